@@ -1,0 +1,59 @@
+"""The one internal request that every protocol is translated into."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+Json = dict[str, Any]
+
+
+@attrs.frozen
+class SamplingWish:
+    """What the client asked for; None means 'the model's default'."""
+
+    temperature: float | None = None
+    top_k: int | None = None
+    top_p: float | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: Mapping[int, float] = attrs.field(factory=dict)
+    seed: int | None = None
+
+
+@attrs.frozen
+class CacheHints:
+    """What the client said about reuse. A namespace never depends on `session`."""
+
+    prompt_cache_key: str | None = None
+    cache_salt: str | None = None
+    session: str | None = None
+
+
+@attrs.frozen
+class AgentRequest:
+    """A request for one answer. Exactly one of `messages`, `text` and `ids` is given.
+
+    `messages` are plain dicts in the shape that chat templates read: `role`, `content` (a string),
+    and for assistants `reasoning_content` and `tool_calls` with `arguments` as a mapping.
+    `tools` are function schemas in the OpenAI shape. `max_tokens` None: up to the window.
+    """
+
+    model: str
+    messages: tuple[Json, ...] | None = None
+    text: str | None = None
+    ids: tuple[int, ...] | None = None
+    tools: tuple[Json, ...] = ()
+    template_args: Json = attrs.field(factory=dict)
+    sampling: SamplingWish = SamplingWish()
+    max_tokens: int | None = None
+    stop: tuple[str, ...] = ()
+    return_token_ids: bool = False
+    hints: CacheHints = CacheHints()
+
+    @property
+    def is_chat(self) -> bool:
+        """Whether thinking and tool calls are read out of the answer."""
+        return self.messages is not None

@@ -1,0 +1,180 @@
+"""What every engine does and promises. It knows token ids, never messages, sessions or HTTP.
+
+One thread calls an engine. An engine has one *live state*; the ids that this state stands for are
+its *journal*:
+
+    journal     [ processed by the state ......... )[ at most one pending id ]
+                0                            position                 len(journal)
+
+After `prefill` the position is len(journal), and the last hidden row is kept. After `decode` and
+after `rollback` it is len(journal) - 1: the newest id is in the journal and not yet in the state.
+
+`prefill` and `decode` are generators that stand still at boundaries; between two boundaries nothing
+may be interrupted. While one of them stands at a boundary, `snapshot` may be called. Calling any
+method that changes the state makes an open generator stale: resuming it raises `EngineMisuse`.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+import attrs
+import numpy as np
+
+ROLLBACK_MAX = 64
+"""No engine rolls back further than this many journal ids: one chunk of the anchored window."""
+
+RowConstraint = None | int | np.ndarray
+"""One row's limits: None = free, an int = this id and no other, bool [vocab_size] = allowed ids."""
+
+
+class EngineMisuse(AssertionError):
+    """A call that no engine can honour in its present state. A bug of the caller."""
+
+
+class ContextFull(ValueError):
+    """The tokens would pass `max_seq`. Nothing was changed."""
+
+
+@attrs.frozen
+class EngineInfo:
+    """What a caller must know about an engine. `identity` keys capsules: weights, config, dtype, code."""
+
+    model_name: str
+    vocab_size: int
+    max_seq: int
+    device: str
+    dtype: str
+    identity: str
+    rollback_max: int = ROLLBACK_MAX
+    unused: tuple[str, ...] = ()
+    """Parts of the checkpoint that this engine does not use, in words, to be named at start."""
+
+
+@attrs.frozen
+class SamplingParams:
+    """How the next id is chosen. A value of 0 (1 for `top_p`, `repetition_penalty`) is 'off'.
+
+    Noise for position i is a function of (seed, i, id) only, so the text depends on the seed and
+    the logits, never on drafts or restores. `temperature` 0 is greedy; ties go to the lowest id.
+    Presence and frequency penalties count journal ids from `output_start` on, the repetition
+    penalty counts the whole journal. `stop_ids` end decode: a stop id is yielded, never processed.
+    """
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    min_p: float = 0.0
+    presence_penalty: float = 0.0
+    frequency_penalty: float = 0.0
+    repetition_penalty: float = 1.0
+    logit_bias: Mapping[int, float] = attrs.field(factory=dict)
+    seed: int = 0
+    output_start: int = 0
+    stop_ids: frozenset[int] = frozenset()
+
+
+@attrs.frozen
+class DecodeChunk:
+    """The journal ids of one accept boundary: 1 .. drafted + 1 of them."""
+
+    tokens: tuple[int, ...]
+    drafted: int = 0
+
+
+@attrs.frozen(eq=False)
+class Capsule:
+    """The complete execution state at one boundary, as named buffers. Immutable.
+
+    `tokens` is the journal there: `position` processed ids and at most one pending id.
+    """
+
+    tokens: tuple[int, ...]
+    position: int
+    identity: str
+    buffers: Mapping[str, Any]
+    capsule_bytes: int
+
+
+class Constraint(Protocol):
+    """Limits what decode may choose. Called on the engine thread, once per step."""
+
+    def __call__(self, accepted: Sequence[int], draft: Sequence[int]) -> Sequence[RowConstraint]:
+        """One entry per row: len(draft) + 1 of them.
+
+        `accepted` holds the ids accepted since the call before. The constraint's own state moves by
+        `accepted` only; what it looks at for `draft` is undone before it returns.
+        """
+        ...
+
+
+class Engine(Protocol):
+    """One hot, stateful model."""
+
+    @property
+    def info(self) -> EngineInfo:
+        """Facts that never change. Only reads."""
+        ...
+
+    @property
+    def position(self) -> int:
+        """Tokens the live state has processed. Only reads."""
+        ...
+
+    @property
+    def journal(self) -> Sequence[int]:
+        """The ids the live state stands for: `position` of them, and at most one more. Only reads."""
+        ...
+
+    @property
+    def graph_capture_count(self) -> int:
+        """Graphs captured since start, outside of start-up; stays 0. Only reads."""
+        ...
+
+    def reset(self) -> None:
+        """Forget everything: position 0, empty journal. Changes the state."""
+        ...
+
+    def prefill(self, tokens: Sequence[int], cuts: Sequence[int] = ()) -> Iterator[int]:
+        """Extend the live state by `tokens`; a pending id is dropped first. Changes the state.
+
+        `cuts` are absolute positions, strictly rising, inside (position, position + len(tokens));
+        each piece between two cuts is one call over its rows together. Yields the position reached
+        after each piece, the end included. The journal grows piece by piece.
+
+        Raises (before anything is changed, at the first resume): ContextFull; EngineMisuse for no
+        tokens, ids outside the vocabulary, or bad cuts.
+        """
+        ...
+
+    def decode(
+        self, params: SamplingParams, constraint: Constraint | None = None
+    ) -> Iterator[DecodeChunk]:
+        """Produce ids, one chunk per accept boundary, until a stop id or len(journal) = max_seq.
+
+        Changes the state. The newest id of every chunk is pending: in the journal, not processed.
+        Raises EngineMisuse at position 0, and where the pending id is one of `stop_ids`.
+        """
+        ...
+
+    def rollback(self, n: int) -> None:
+        """Drop the newest n journal ids; exact, also across a fold. Changes the state.
+
+        Afterwards the position is len(journal) - 1. Reaches at most `rollback_max` ids back, never
+        below the last restore (or reset), nor below the floor that an earlier rollback across a
+        fold left. Raises EngineMisuse beyond that, or if no id would be left; nothing is changed.
+        """
+        ...
+
+    def snapshot(self, length: int | None = None) -> Capsule:
+        """The state at this boundary, pending id included; or as it stood at `length` processed ids.
+
+        `length` may lie as far back as a rollback could reach. Only reads.
+        """
+        ...
+
+    def restore(self, capsule: Capsule) -> None:
+        """Become the state of `capsule`, bit for bit. Changes the state.
+
+        Raises EngineMisuse if the capsule's identity is another engine's; nothing is changed.
+        """
+        ...

@@ -1,0 +1,108 @@
+"""Every error that FlashRT raises on purpose.
+
+    FlashRTError
+    ├─ Refused               the client can do something about it; carries an HTTP status
+    │  ├─ BadRequest         400
+    │  ├─ Unauthorized       401
+    │  ├─ Forbidden          403
+    │  ├─ NotFound           404
+    │  ├─ PromptTooLong      413
+    │  ├─ BodyTooLarge       413
+    │  ├─ WrongMediaType     415
+    │  ├─ QueueFull          429
+    │  └─ Unavailable        503  loading, draining, faulted
+    ├─ EngineFailed          500  the live state was forgotten; the next request is served normally
+    └─ CannotServe                refused at start: the message names the flag, key, file or tensor
+"""
+
+from typing import ClassVar
+
+
+class FlashRTError(Exception):
+    """Base of every error raised on purpose."""
+
+
+class Refused(FlashRTError):
+    """A request that is not served. `status`, `kind` and `code` fill an OpenAI error object."""
+
+    status: ClassVar[int] = 400
+    kind: ClassVar[str] = "invalid_request_error"
+    code: ClassVar[str | None] = None
+
+    def __init__(
+        self, message: str, *, param: str | None = None, retry_after_s: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.param = param
+        self.retry_after_s = retry_after_s
+
+
+class BadRequest(Refused):
+    """The request itself is wrong: not JSON, a wrong type, an unknown role."""
+
+
+class Unauthorized(Refused):
+    """No API key, or a wrong one."""
+
+    status = 401
+    code = "invalid_api_key"
+
+
+class Forbidden(Refused):
+    """A Host or Origin that this server does not answer to."""
+
+    status = 403
+    code = "forbidden"
+
+
+class NotFound(Refused):
+    """No such route, or no such model under `--strict-model-name`."""
+
+    status = 404
+    code = "not_found"
+
+
+class PromptTooLong(Refused):
+    """The prompt leaves no room for one token of answer."""
+
+    status = 413
+    code = "context_length_exceeded"
+
+
+class BodyTooLarge(Refused):
+    """The request body is larger than the server reads."""
+
+    status = 413
+    code = "body_too_large"
+
+
+class WrongMediaType(Refused):
+    """A POST whose body is not declared as JSON."""
+
+    status = 415
+    code = "unsupported_media_type"
+
+
+class QueueFull(Refused):
+    """My queue is full: come back to me."""
+
+    status = 429
+    kind = "rate_limit_error"
+    code = "queue_full"
+
+
+class Unavailable(Refused):
+    """Loading, draining or faulted: go elsewhere."""
+
+    status = 503
+    kind = "server_error"
+    code = "unavailable"
+
+
+class EngineFailed(FlashRTError):
+    """A step of the engine raised. The live state is forgotten; capsules stay valid."""
+
+
+class CannotServe(FlashRTError):
+    """What is asked for at start cannot be served."""

@@ -1,0 +1,1 @@
+"""Transition tables: which state follows which, and nothing else. Imports nothing of ours."""

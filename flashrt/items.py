@@ -1,0 +1,114 @@
+"""What crosses between a handler and the engine thread: the item, its cancel token, its sink."""
+
+import math
+from collections.abc import AsyncIterator
+
+import attrs
+import trio
+
+from flashrt.chat.deltas import Delta, FinishReason
+from flashrt.chat.prompt import Prompt
+from flashrt.chat.request import AgentRequest
+from flashrt.errors import FlashRTError
+from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
+from flashrt.fsm.sink import SINK, SinkEvent, SinkState
+from flashrt.fsm.table import Machine
+from flashrt.metrics import RequestRecord
+from flashrt.policy.turn_loop import Turn
+
+
+class CancelToken:
+    """One flag: set on the trio loop, read by the engine thread at boundaries. Never unset."""
+
+    def __init__(self) -> None:
+        self._cancelled = False
+
+    def cancel(self) -> None:
+        """Ask for the end at the next boundary. Idempotent."""
+        self._cancelled = True
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the end was asked for."""
+        return self._cancelled
+
+
+@attrs.frozen
+class Output:
+    """What one engine step added to the answer."""
+
+    deltas: tuple[Delta, ...]
+    token_ids: tuple[int, ...]
+
+
+@attrs.frozen
+class Finished:
+    """The answer is whole. The item's record holds the counts."""
+
+    reason: FinishReason
+
+
+@attrs.frozen
+class Failed:
+    """The answer will not be whole: an error, a cancel, or a late rejection."""
+
+    error: FlashRTError
+
+
+SinkItem = Output | Finished | Failed
+
+
+class ResultSink:
+    """Where the answer of one item goes. Lives on the trio loop; never blocks the engine.
+
+    It holds a whole answer: one entry per step and the end, so the bound is the answer's tokens.
+    """
+
+    def __init__(self, max_outputs: float = math.inf) -> None:
+        self._send, self._receive = trio.open_memory_channel[SinkItem](max_outputs)
+        self.machine = Machine(SINK)
+
+    def put(self, output: Output) -> None:
+        """Add a piece; a client that is gone gets nothing."""
+        if self.machine.fire(SinkEvent.DELTA) is SinkState.GONE:
+            return
+        self._send.send_nowait(output)
+
+    def end(self, event: Finished | Failed) -> None:
+        """Add the one terminal event and close."""
+        gone = self.machine.state is SinkState.GONE
+        self.machine.fire(SinkEvent.END)
+        if not gone:
+            self._send.send_nowait(event)
+        self._send.close()
+
+    def leave(self) -> None:
+        """The client is gone (or has read the end)."""
+        self.machine.fire(SinkEvent.LEAVE)
+        self._receive.close()
+
+    async def receive(self) -> SinkItem:
+        """The next piece; after the terminal event `trio.EndOfChannel`. Cancel-safe."""
+        return await self._receive.receive()
+
+    async def __aiter__(self) -> AsyncIterator[SinkItem]:
+        async for item in self._receive:
+            yield item
+
+
+@attrs.define(eq=False)
+class WorkItem:
+    """One request on its way through the worker. Its machines move on the trio loop only."""
+
+    request: AgentRequest
+    prompt: Prompt
+    turn: Turn
+    record: RequestRecord
+    cancel: CancelToken = attrs.field(factory=CancelToken)
+    sink: ResultSink = attrs.field(factory=ResultSink)
+    life: Machine[Life, LifeEvent] = attrs.field(factory=lambda: Machine(LIFECYCLE))
+
+    @property
+    def over(self) -> bool:
+        """Whether the item is in a terminal state."""
+        return self.life.over
