@@ -156,6 +156,13 @@ class Engine(Protocol):
         """
         ...
 
+    def drop_pending(self) -> None:
+        """Forget the pending id, if there is one: decode chooses anew from the last hidden row.
+
+        Changes the state.
+        """
+        ...
+
     def rollback(self, n: int) -> None:
         """Drop the newest n journal ids; exact, also across a fold. Changes the state.
 

@@ -1,0 +1,189 @@
+"""An engine without a model that obeys every law of the protocol, and refuses what the real one cannot do.
+
+The next id is a hash of every id that was really processed, and of the pending one. So a state that
+leads, lags, mixes two sessions or survives a reset changes the text.
+"""
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+import numpy as np
+
+from flashrt.engine.protocol import (
+    ROLLBACK_MAX,
+    Capsule,
+    Constraint,
+    ContextFull,
+    DecodeChunk,
+    EngineInfo,
+    EngineMisuse,
+    RowConstraint,
+    SamplingParams,
+)
+
+T = TypeVar("T")
+
+
+class FakeEngine:
+    """A strict stand-in. `burst_max` > 1 makes decode yield bursts, as accepted drafts would."""
+
+    def __init__(
+        self,
+        *,
+        vocab_size: int = 64,
+        max_seq: int = 256,
+        burst_max: int = 1,
+        identity: str = "fake",
+    ) -> None:
+        self._info = EngineInfo("fake", vocab_size, max_seq, "none", "none", identity)
+        self._burst_max = burst_max
+        self._epoch = 0
+        self.graph_capture_count = 0
+        self._processed: list[int] = []
+        self._pending: int | None = None
+        self._floor = 0
+
+    @property
+    def info(self) -> EngineInfo:
+        """Facts that never change."""
+        return self._info
+
+    @property
+    def position(self) -> int:
+        """Tokens really processed."""
+        return len(self._processed)
+
+    @property
+    def journal(self) -> Sequence[int]:
+        """Processed ids and the pending one."""
+        pending = () if self._pending is None else (self._pending,)
+        return (*self._processed, *pending)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._changed()
+        self._processed, self._pending, self._floor = [], None, 0
+
+    def prefill(self, tokens: Sequence[int], cuts: Sequence[int] = ()) -> Iterator[int]:
+        """Extend by `tokens`, piece by piece."""
+        return self._guarded(self._prefill(tuple(tokens), tuple(cuts)))
+
+    def decode(
+        self, params: SamplingParams, constraint: Constraint | None = None
+    ) -> Iterator[DecodeChunk]:
+        """Yield bursts of hashed ids."""
+        return self._guarded(self._decode(params, constraint))
+
+    def drop_pending(self) -> None:
+        """Forget the pending id."""
+        self._changed()
+        self._pending = None
+
+    def rollback(self, n: int) -> None:
+        """Drop the newest n journal ids."""
+        left = len(self.journal) - n
+        if not 0 <= n <= ROLLBACK_MAX:
+            raise EngineMisuse(f"rollback of {n} ids; 0 to {ROLLBACK_MAX} are possible")
+        if left < 1 or left - 1 < self._floor:
+            raise EngineMisuse(f"rollback to {left - 1} processed ids; the floor is {self._floor}")
+        self._changed()
+        journal = self.journal
+        crossed = (left - 1) // ROLLBACK_MAX < self.position // ROLLBACK_MAX
+        self._processed, self._pending = list(journal[: left - 1]), journal[left - 1]
+        if crossed:
+            self._floor = max(self._floor, self.position // ROLLBACK_MAX * ROLLBACK_MAX)
+
+    def snapshot(self, length: int | None = None) -> Capsule:
+        """The state here, or as it stood at `length` processed ids."""
+        if self.position == 0:
+            raise EngineMisuse("snapshot of an empty state")
+        if length is None:
+            tokens, position = tuple(self.journal), self.position
+        else:
+            reach = max(self._floor, self.position - ROLLBACK_MAX, 1)
+            if not reach <= length <= self.position:
+                raise EngineMisuse(f"snapshot at {length}; {reach} to {self.position} can be reached")
+            tokens, position = tuple(self._processed[:length]), length
+        buffers = {"processed": np.array(tokens[:position], dtype=np.int64)}
+        return Capsule(tokens, position, self._info.identity, buffers, buffers["processed"].nbytes)
+
+    def restore(self, capsule: Capsule) -> None:
+        """Become the state of `capsule`."""
+        if capsule.identity != self._info.identity:
+            raise EngineMisuse(f"a capsule of {capsule.identity!r} for {self._info.identity!r}")
+        self._changed()
+        self._processed = [int(id_) for id_ in capsule.buffers["processed"]]
+        self._pending = next(iter(capsule.tokens[capsule.position :]), None)
+        self._floor = self.position
+
+    # -- inside -----------------------------------------------------------------------------------
+
+    def _changed(self) -> None:
+        self._epoch += 1
+
+    def _guarded(self, steps: Iterator[T]) -> Iterator[T]:
+        """Resume `steps` only while nothing else has changed the state since they began."""
+        self._changed()
+        epoch = self._epoch
+        while True:
+            if self._epoch != epoch:
+                raise EngineMisuse("the state was changed while this generator stood at a boundary")
+            try:
+                value = next(steps)
+            except StopIteration:
+                return
+            yield value
+
+    def _prefill(self, tokens: tuple[int, ...], cuts: tuple[int, ...]) -> Iterator[int]:
+        start, end = self.position, self.position + len(tokens)
+        if not tokens or not all(0 <= id_ < self._info.vocab_size for id_ in tokens):
+            raise EngineMisuse("prefill needs ids of the vocabulary, at least one")
+        if list(cuts) != sorted(set(cuts)) or not all(start < cut < end for cut in cuts):
+            raise EngineMisuse(f"cuts {cuts} do not rise inside ({start}, {end})")
+        if end > self._info.max_seq:
+            raise ContextFull(f"{end} tokens; max_seq is {self._info.max_seq}")
+        self._pending = None
+        for stop in (*cuts, end):
+            self._processed += tokens[self.position - start : stop - start]
+            yield self.position
+
+    def _decode(
+        self, params: SamplingParams, constraint: Constraint | None
+    ) -> Iterator[DecodeChunk]:
+        if self.position == 0:
+            raise EngineMisuse("decode before any prefill or restore")
+        if self._pending in params.stop_ids:
+            raise EngineMisuse(f"the pending id {self._pending} is a stop id")
+        accepted: tuple[int, ...] = ()
+        while len(self.journal) < self._info.max_seq and self._pending not in params.stop_ids:
+            accepted = self._burst(params, constraint, accepted)
+            yield DecodeChunk(accepted, drafted=len(accepted) - 1)
+
+    def _burst(
+        self, params: SamplingParams, constraint: Constraint | None, accepted: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """1 .. burst_max ids: how many is a function of what was processed, like acceptance."""
+        size = 1 if constraint else 1 + self._digest("burst", 0) % self._burst_max
+        room = self._info.max_seq - len(self.journal)
+        row = constraint(accepted, ())[0] if constraint else None
+        burst: list[int] = []
+        while len(burst) < min(size, room) and self._pending not in params.stop_ids:
+            if self._pending is not None:
+                self._processed.append(self._pending)
+            self._pending = self._choose(params, row)
+            burst.append(self._pending)
+        return tuple(burst)
+
+    def _choose(self, params: SamplingParams, row: RowConstraint) -> int:
+        if isinstance(row, int):
+            return row
+        seed = params.seed if params.temperature > 0 else 0
+        allowed = np.arange(self._info.vocab_size) if row is None else np.flatnonzero(row)
+        if not len(allowed):
+            raise EngineMisuse("a constraint that allows no id")
+        return int(allowed[self._digest("choose", seed) % len(allowed)])
+
+    def _digest(self, purpose: str, seed: int) -> int:
+        text = f"{purpose} {seed} {self._processed}"
+        return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "big")

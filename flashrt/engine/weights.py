@@ -1,0 +1,78 @@
+"""The weights of one model, as the forward pass reads them.
+
+All tensors lie on the engine's device. Matrices, embeddings, norms and convolutions have the
+engine's dtype; `A_log` and `dt_bias` are float32 whatever the checkpoint stores. Matrices are
+[out, in]. Every norm but the linear layer's gated one is stored as an offset from 1.
+"""
+
+import attrs
+from torch import Tensor
+
+
+@attrs.frozen(eq=False)
+class LinearAttentionWeights:
+    """A gated delta rule layer. Hk, Hv heads of dk, dv; C = 2*Hk*dk + Hv*dv convolved channels."""
+
+    in_proj: Tensor
+    """[C + Hv*dv + Hv + Hv, h]: rows q | k | v (each head-major), then z, b, a."""
+    conv: Tensor
+    """[C, kernel]; the last tap meets the newest row."""
+    A_log: Tensor
+    """[Hv] float32."""
+    dt_bias: Tensor
+    """[Hv] float32."""
+    norm: Tensor
+    """[dv], a plain weight shared by all heads."""
+    out_proj: Tensor
+    """[h, Hv*dv]."""
+
+
+@attrs.frozen(eq=False)
+class FullAttentionWeights:
+    """A gated attention layer. H query heads and Hkv key / value heads of d."""
+
+    qkv_proj: Tensor
+    """[H*2*d + 2*Hkv*d, h]: per query head its q rows, then its gate rows; then k, then v."""
+    q_norm: Tensor
+    """[d], offset from 1."""
+    k_norm: Tensor
+    """[d], offset from 1."""
+    o_proj: Tensor
+    """[h, H*d]."""
+
+
+@attrs.frozen(eq=False)
+class MlpWeights:
+    """down(silu(gate x) * (up x))."""
+
+    gate_up: Tensor
+    """[2*I, h]: gate rows first."""
+    down: Tensor
+    """[h, I]."""
+
+
+@attrs.frozen(eq=False)
+class LayerWeights:
+    """One decoder layer."""
+
+    input_norm: Tensor
+    """[h], offset from 1."""
+    post_norm: Tensor
+    """[h], offset from 1."""
+    mixer: LinearAttentionWeights | FullAttentionWeights
+    mlp: MlpWeights
+
+
+@attrs.frozen(eq=False)
+class ModelWeights:
+    """A whole model. `lm_head` is the same tensor as `embed` where the checkpoint ties them."""
+
+    embed: Tensor
+    """[V, h]."""
+    layers: tuple[LayerWeights, ...]
+    final_norm: Tensor
+    """[h], offset from 1."""
+    lm_head: Tensor
+    """[V, h]."""
+    checksum: str
+    """Of the names and bytes of every tensor used, however they are spread over files."""

@@ -1,0 +1,186 @@
+"""From a request to an admitted item: the seam between HTTP and the engine thread."""
+
+import hashlib
+import secrets
+import time
+import uuid
+
+import attrs
+import trio
+
+from flashrt.chat.answer import Answer
+from flashrt.chat.prompt import Prompt
+from flashrt.chat.render import Renderer
+from flashrt.chat.request import AgentRequest
+from flashrt.chat.tokenizer import Tokenizer
+from flashrt.engine.protocol import SamplingParams
+from flashrt.errors import Refused, Unavailable
+from flashrt.fsm.lifecycle import LifeEvent
+from flashrt.fsm.server import SERVER, ServerEvent, ServerState
+from flashrt.fsm.table import Machine
+from flashrt.items import CancelToken, WorkItem
+from flashrt.metrics import Ledger, RequestRecord
+from flashrt.policy.limits import Limits
+from flashrt.policy.turn_loop import Turn
+from flashrt.worker import EngineWorker
+
+RENDER_THREADS = 2
+"""Prompts rendered at a time; rendering holds the GIL, so more would only wait."""
+
+
+@attrs.frozen
+class ModelCard:
+    """What /v1/models says. `created`: unix seconds."""
+
+    model_id: str
+    max_model_len: int
+    created: int
+
+
+@attrs.frozen
+class Voice:
+    """How the served checkpoint speaks: its tokens, template, stops and sampling defaults."""
+
+    tokenizer: Tokenizer
+    renderer: Renderer
+    stop_ids: frozenset[int]
+    sampling_defaults: SamplingParams
+
+
+class AgentService:
+    """Renders, admits and queues requests; knows the server's state."""
+
+    def __init__(
+        self, *, card: ModelCard, voice: Voice, limits: Limits, ledger: Ledger, worker: EngineWorker
+    ) -> None:
+        self.card = card
+        self.state = Machine(SERVER)
+        self._voice = voice
+        self._limits = limits
+        self._ledger = ledger
+        self._worker = worker
+        self._render_limiter = trio.CapacityLimiter(RENDER_THREADS)
+
+    async def open(self, request: AgentRequest, *, client: str) -> WorkItem:
+        """Queue a request. Raises Refused: bad prompt, too long, queue full, not ready.
+
+        `client` names who asks (the API key's own salt); never shown, never logged.
+        """
+        self._refuse_unless_ready()
+        started = time.perf_counter()
+        prompt = await trio.to_thread.run_sync(
+            self._voice.renderer.render, request, limiter=self._render_limiter
+        )
+        tokenize_ms = (time.perf_counter() - started) * 1000
+        item = self._item(request, prompt, tokenize_ms, client)
+        try:
+            self._refuse_unless_ready()
+            self._limits.admit(len(prompt), self._worker.depth())
+            self._worker.submit(item)
+        except Refused as refusal:
+            self._reject(item, refusal)
+            raise
+        return item
+
+    def leave(self, item: WorkItem) -> None:
+        """The handler is done with the item, whoever left first. Idempotent."""
+        item.sink.leave()
+        if not item.over:
+            self._worker.leave(item)
+
+    def health(self) -> dict[str, object]:
+        """What the server is doing now; answers whatever the engine does."""
+        running = self._worker.running
+        return {
+            "status": self._current_state().name.lower(),
+            "model": self.card.model_id,
+            "max_model_len": self.card.max_model_len,
+            "queued": self._worker.depth(),
+            "running": None if running is None else running.life.state.name,
+            "totals": self._ledger.report(),
+        }
+
+    def ready(self) -> tuple[int, dict[str, object]]:
+        """200 ready, 503 out (loading, draining, faulted)."""
+        state = self._current_state()
+        return (200 if state is ServerState.READY else 503), {"status": state.name.lower()}
+
+    @property
+    def live(self) -> bool:
+        """Whether the engine thread is alive."""
+        return self._worker.alive
+
+    # -- inside -------------------------------------------------------------------------------------
+
+    def _current_state(self) -> ServerState:
+        if not self._worker.alive and self.state.state in (ServerState.READY, ServerState.DRAINING):
+            self.state.fire(ServerEvent.FAULT)
+        return self.state.state
+
+    def _refuse_unless_ready(self) -> None:
+        state = self._current_state()
+        if state is not ServerState.READY:
+            raise Unavailable(f"The server is {state.name.lower()}.", retry_after_s=5)
+
+    def _item(
+        self, request: AgentRequest, prompt: Prompt, tokenize_ms: float, client: str
+    ) -> WorkItem:
+        sampling = self._sampling(request)
+        max_tokens = self._limits.output_tokens(len(prompt), request.max_tokens)
+        cancel = CancelToken()
+        turn = Turn(
+            prompt=prompt,
+            sampling=sampling,
+            answer=self._answer(request, prompt, max_tokens),
+            cancel=cancel,
+            namespace=namespace(request, client),
+        )
+        record = RequestRecord(
+            request_id=uuid.uuid4().hex,
+            created=int(time.time()),
+            enqueued_at=time.perf_counter(),
+            tokenize_ms=tokenize_ms,
+            seed=sampling.seed,
+            prompt_ids=prompt.ids,
+        )
+        return WorkItem(request=request, prompt=prompt, turn=turn, record=record, cancel=cancel)
+
+    def _answer(self, request: AgentRequest, prompt: Prompt, max_tokens: int) -> Answer:
+        return Answer(
+            tokenizer=self._voice.tokenizer,
+            stop_ids=self._voice.stop_ids,
+            stop_strings=request.stop,
+            max_tokens=max(max_tokens, 1),
+            reads_structure=request.is_chat,
+            opens_thinking=prompt.opens_thinking,
+            tools=request.tools,
+            new_call_id=lambda: f"call_{uuid.uuid4().hex[:24]}",
+        )
+
+    def _sampling(self, request: AgentRequest) -> SamplingParams:
+        """The client's wishes over the checkpoint's defaults; without a seed, a fresh one."""
+        wish = attrs.asdict(request.sampling)
+        wishes = {name: value for name, value in wish.items() if value is not None}
+        wishes.setdefault("seed", secrets.randbits(31))
+        return attrs.evolve(
+            self._voice.sampling_defaults, stop_ids=self._voice.stop_ids, **wishes
+        )
+
+    def _reject(self, item: WorkItem, refusal: Refused) -> None:
+        record = item.record
+        record.terminal_state = item.life.fire(LifeEvent.REJECT)
+        record.finished_at = time.perf_counter()
+        record.error = refusal.message
+        self._ledger.close(record)
+
+
+def namespace(request: AgentRequest, client: str) -> str:
+    """Whose prefixes may be reused: prompt_cache_key > cache_salt > the API key's own salt.
+
+    Each source has its own prefix, so that no value of one can name another's namespace.
+    """
+    if request.hints.prompt_cache_key is not None:
+        return f"prompt_cache_key:{request.hints.prompt_cache_key}"
+    if request.hints.cache_salt is not None:
+        return f"cache_salt:{request.hints.cache_salt}"
+    return f"client:{hashlib.blake2b(client.encode(), digest_size=16).hexdigest()}"

@@ -1,0 +1,224 @@
+"""The engine thread: one long call, one request at a time, events back to the trio loop.
+
+Loop-visible state (lifecycles, sinks, records) changes on the loop only: at pick-up and in
+`_deliver`. The thread sends events, and reads `CancelToken.cancelled`. At most one batch of events
+is under way; if the loop falls behind, the thread waits for it, so no queue builds up between them.
+"""
+
+import contextlib
+import logging
+import time
+
+import attrs
+import trio
+
+from flashrt.errors import EngineFailed, FlashRTError, QueueFull, Unavailable
+from flashrt.fsm.lifecycle import LifeEvent
+from flashrt.items import Failed, Finished, Output, WorkItem
+from flashrt.metrics import Ledger
+from flashrt.policy.steps import Performer
+from flashrt.policy.turn_loop import (
+    Answered,
+    Ended,
+    Planned,
+    Prefilled,
+    Progressed,
+    TurnEvent,
+    TurnLoop,
+)
+
+log = logging.getLogger("flashrt")
+
+
+@attrs.frozen
+class _Batch:
+    """The events of one engine step, on their way to the loop. `at`: seconds, when it ended."""
+
+    item: WorkItem
+    events: tuple[TurnEvent, ...]
+    at: float
+    graph_captures: int
+
+
+class EngineWorker:
+    """Owns the engine. A serial loop, not a scheduler: oldest request first."""
+
+    def __init__(
+        self,
+        performer: Performer,
+        turns: TurnLoop,
+        *,
+        max_queue_depth: int,
+        ledger: Ledger,
+    ) -> None:
+        self._performer = performer
+        self._turns = turns
+        self._ledger = ledger
+        self._send, self._receive = trio.open_memory_channel[WorkItem](max_queue_depth)
+        self._queued: set[WorkItem] = set()
+        self._running: WorkItem | None = None
+        self._in_flight = False
+        self._fault: BaseException | None = None
+
+    # -- on the trio loop -------------------------------------------------------------------------
+
+    def submit(self, item: WorkItem) -> None:
+        """Queue an admitted item; never blocks. Raises QueueFull, or Unavailable after a fault."""
+        if self._fault is not None:
+            raise Unavailable("The engine has stopped; this server must be restarted.")
+        try:
+            self._send.send_nowait(item)
+        except trio.WouldBlock:
+            self._drop_finished_items()
+            try:
+                self._send.send_nowait(item)
+            except trio.WouldBlock:
+                raise QueueFull(f"{self.depth()} requests are waiting; try again later.") from None
+        item.life.fire(LifeEvent.ADMIT)
+        self._queued.add(item)
+
+    def depth(self) -> int:
+        """How many requests wait."""
+        return len(self._queued)
+
+    @property
+    def running(self) -> WorkItem | None:
+        """The request that the engine works on."""
+        return self._running
+
+    @property
+    def alive(self) -> bool:
+        """Whether the engine thread can serve requests."""
+        return self._fault is None
+
+    def leave(self, item: WorkItem) -> None:
+        """The client is gone: end a queued item now, a running one at its next boundary."""
+        item.cancel.cancel()
+        if item in self._queued:
+            self._queued.discard(item)
+            self._end(item, LifeEvent.CANCEL, Failed(Unavailable("The client left.")))
+
+    async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
+        """Serve until cancelled. A fault of the thread fails all items at once and is raised."""
+        self._trio = trio.lowlevel.current_trio_token()
+        task_status.started()
+        try:
+            await trio.to_thread.run_sync(
+                self._thread, limiter=trio.CapacityLimiter(1), thread_name="flashrt-engine"
+            )
+        except Exception as fault:
+            self._fault = fault
+            self._end_all(LifeEvent.FAIL, EngineFailed("The engine has stopped."))
+            raise
+        except trio.Cancelled:
+            self._end_all(LifeEvent.CANCEL, Unavailable("The server is stopping."))
+            raise
+
+    async def _next_item(self) -> WorkItem:
+        """The oldest item that is still wanted; it leaves the queue on the loop, so without a race."""
+        while True:
+            item = await self._receive.receive()
+            if item in self._queued:
+                self._queued.discard(item)
+                self._running = item
+                item.life.fire(LifeEvent.START)
+                item.record.started_at = time.perf_counter()
+                return item
+
+    def _drop_finished_items(self) -> None:
+        """Take cancelled items out of the channel, so that they hold no place in the queue."""
+        waiting = []
+        while True:
+            try:
+                waiting.append(self._receive.receive_nowait())
+            except trio.WouldBlock:
+                break
+        for item in waiting:
+            if item in self._queued:
+                self._send.send_nowait(item)
+
+    def _deliver(self, batch: _Batch) -> None:
+        """Move the item's machines by one step's events. Runs on the loop and must not raise."""
+        self._in_flight = False
+        batch.item.record.graph_capture_count += batch.graph_captures
+        try:
+            for event in batch.events:
+                self._apply(batch.item, event, batch.at)
+        except Exception as fault:
+            log.exception("an event could not be delivered: %r", batch.events)
+            self._fault = fault
+
+    def _apply(self, item: WorkItem, event: TurnEvent, at: float) -> None:
+        record = item.record
+        match event:
+            case Planned(plan):
+                record.prefix_action = plan.action.value
+                record.cached_tokens = plan.cached_tokens
+                record.prompt_ids = plan.ids
+            case Progressed():
+                pass
+            case Prefilled():
+                item.life.fire(LifeEvent.PREFILLED)
+                record.prefilled_at = at
+            case Answered(deltas, tokens, drafted):
+                record.first_token_at = record.first_token_at or at
+                record.completion_tokens += len(tokens)
+                record.decode_steps += 1
+                record.spec_attempts += drafted
+                record.spec_accepts += max(len(tokens) - 1, 0)
+                item.sink.put(Output(deltas, tokens))
+            case Ended():
+                self._finish(item, event, at)
+
+    def _finish(self, item: WorkItem, event: Ended, at: float) -> None:
+        self._running = None
+        item.record.finished_at = at
+        if event.ending is not None:
+            item.record.reasoning_tokens = event.ending.reasoning_tokens
+            terminal: Finished | Failed = Finished(event.ending.reason)
+        else:
+            terminal = Failed(event.error or Unavailable("The request was cancelled."))
+        self._end(item, event.event, terminal)
+
+    def _end(self, item: WorkItem, event: LifeEvent, terminal: Finished | Failed) -> None:
+        """The one place where an item reaches its terminal state."""
+        record = item.record
+        record.terminal_state = item.life.fire(event)
+        record.finished_at = record.finished_at or time.perf_counter()
+        if isinstance(terminal, Failed):
+            record.error = str(terminal.error)
+        item.sink.end(terminal)
+        self._ledger.close(record)
+
+    def _end_all(self, event: LifeEvent, error: FlashRTError) -> None:
+        """Nothing will be served any more: tell everybody who waits."""
+        unserved = [*self._queued, *([self._running] if self._running else [])]
+        self._queued.clear()
+        self._running = None
+        for item in unserved:
+            self._end(item, event, Failed(error))
+
+    # -- on the engine thread -----------------------------------------------------------------------
+
+    def _thread(self) -> None:
+        while True:
+            self._serve(trio.from_thread.run(self._next_item))
+
+    def _serve(self, item: WorkItem) -> None:
+        engine = self._performer.engine
+        seen = engine.graph_capture_count
+        with contextlib.closing(self._turns.run(item.turn, self._performer.perform)) as batches:
+            for events in batches:
+                if self._fault is not None:
+                    raise self._fault
+                if events:
+                    captures, seen = engine.graph_capture_count - seen, engine.graph_capture_count
+                    self._post(_Batch(item, events, time.perf_counter(), captures))
+                trio.from_thread.check_cancelled()
+
+    def _post(self, batch: _Batch) -> None:
+        if self._in_flight:
+            trio.from_thread.run_sync(self._deliver, batch)
+        else:
+            self._in_flight = True
+            self._trio.run_sync_soon(self._deliver, batch)
