@@ -1,18 +1,18 @@
 """Every error that FlashRT raises on purpose.
 
-    FlashRTError
-    ├─ Refused               the client can do something about it; carries an HTTP status
-    │  ├─ BadRequest         400
-    │  ├─ Unauthorized       401
-    │  ├─ Forbidden          403
-    │  ├─ NotFound           404
-    │  ├─ PromptTooLong      413
-    │  ├─ BodyTooLarge       413
-    │  ├─ WrongMediaType     415
-    │  ├─ QueueFull          429
-    │  └─ Unavailable        503  loading, draining, faulted
-    ├─ EngineFailed          500  the live state was forgotten; the next request is served normally
-    └─ CannotServe                refused at start: the message names the flag, key, file or tensor
+FlashRTError
+├─ Refused               the client can do something about it; carries an HTTP status
+│  ├─ BadRequest         400
+│  ├─ Unauthorized       401
+│  ├─ Forbidden          403
+│  ├─ NotFound           404
+│  ├─ PromptTooLong      413
+│  ├─ BodyTooLarge       413
+│  ├─ WrongMediaType     415
+│  ├─ QueueFull          429
+│  └─ Unavailable        503  loading, draining, faulted
+├─ EngineFailed          500  the live state was forgotten; the next request is served normally
+└─ CannotServe                refused at start: the message names the flag, key, file or tensor
 """
 
 from typing import ClassVar

@@ -110,7 +110,7 @@ class AgentService:
         """Whether the engine thread is alive."""
         return self._worker.alive
 
-    # -- inside -------------------------------------------------------------------------------------
+    # -- inside ----------------------------------------
 
     def _current_state(self) -> ServerState:
         if not self._worker.alive and self.state.state in (ServerState.READY, ServerState.DRAINING):
@@ -162,9 +162,7 @@ class AgentService:
         wish = attrs.asdict(request.sampling)
         wishes = {name: value for name, value in wish.items() if value is not None}
         wishes.setdefault("seed", secrets.randbits(31))
-        return attrs.evolve(
-            self._voice.sampling_defaults, stop_ids=self._voice.stop_ids, **wishes
-        )
+        return attrs.evolve(self._voice.sampling_defaults, stop_ids=self._voice.stop_ids, **wishes)
 
     def _reject(self, item: WorkItem, refusal: Refused) -> None:
         record = item.record

@@ -60,7 +60,7 @@ class EngineWorker:
         self._in_flight = False
         self._fault: BaseException | None = None
 
-    # -- on the trio loop -------------------------------------------------------------------------
+    # -- on the trio loop ----------------------------------------
 
     def submit(self, item: WorkItem) -> None:
         """Queue an admitted item; never blocks. Raises QueueFull, or Unavailable after a fault."""
@@ -106,16 +106,16 @@ class EngineWorker:
             await trio.to_thread.run_sync(
                 self._thread, limiter=trio.CapacityLimiter(1), thread_name="flashrt-engine"
             )
-        except Exception as fault:
-            self._fault = fault
-            self._end_all(LifeEvent.FAIL, EngineFailed("The engine has stopped."))
-            raise
         except trio.Cancelled:
             self._end_all(LifeEvent.CANCEL, Unavailable("The server is stopping."))
             raise
+        except BaseException as fault:
+            self._fault = fault
+            self._end_all(LifeEvent.FAIL, EngineFailed("The engine has stopped."))
+            raise
 
     async def _next_item(self) -> WorkItem:
-        """The oldest item that is still wanted; it leaves the queue on the loop, so without a race."""
+        """The oldest item still wanted; it leaves the queue on the loop, so without a race."""
         while True:
             item = await self._receive.receive()
             if item in self._queued:
@@ -171,7 +171,6 @@ class EngineWorker:
                 self._finish(item, event, at)
 
     def _finish(self, item: WorkItem, event: Ended, at: float) -> None:
-        self._running = None
         item.record.finished_at = at
         if event.ending is not None:
             item.record.reasoning_tokens = event.ending.reasoning_tokens
@@ -182,6 +181,8 @@ class EngineWorker:
 
     def _end(self, item: WorkItem, event: LifeEvent, terminal: Finished | Failed) -> None:
         """The one place where an item reaches its terminal state."""
+        if item is self._running:
+            self._running = None
         record = item.record
         record.terminal_state = item.life.fire(event)
         record.finished_at = record.finished_at or time.perf_counter()
@@ -198,7 +199,7 @@ class EngineWorker:
         for item in unserved:
             self._end(item, event, Failed(error))
 
-    # -- on the engine thread -----------------------------------------------------------------------
+    # -- on the engine thread ----------------------------------------
 
     def _thread(self) -> None:
         while True:

@@ -30,7 +30,9 @@ class Prompt(Sequence[int]):
     opens_thinking: bool = False
 
     @classmethod
-    def from_segments(cls, segments: Sequence[Segment], *, opens_thinking: bool = False) -> "Prompt":
+    def from_segments(
+        cls, segments: Sequence[Segment], *, opens_thinking: bool = False
+    ) -> "Prompt":
         """Join segments; they follow each other without a gap."""
         ids = tuple(chain.from_iterable(segment.ids for segment in segments))
         return cls(ids, tuple(segments), opens_thinking)

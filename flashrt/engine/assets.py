@@ -88,17 +88,16 @@ def read_stop_ids(folder: Path) -> frozenset[int]:
     Raises CannotServe where none is named, or something that is no id.
     """
     config = _optional_json(folder / "config.json")
-    inner = config.get("text_config")
-    sources: list[tuple[str, Any]] = [
-        ("config.json", config.get("eos_token_id")),
-        ("config.json: text_config", inner.get("eos_token_id") if isinstance(inner, dict) else None),
-        (
-            "generation_config.json",
-            _optional_json(folder / "generation_config.json").get("eos_token_id"),
-        ),
-    ]
+    text = config.get("text_config")
+    generation = _optional_json(folder / "generation_config.json")
+    sources = {
+        "config.json": config,
+        "config.json: text_config": text if isinstance(text, dict) else {},
+        "generation_config.json": generation,
+    }
     found: set[int] = set()
-    for source, value in sources:
+    for source, raw in sources.items():
+        value = raw.get("eos_token_id")
         for one in value if isinstance(value, list) else [value]:
             if one is None:
                 continue

@@ -92,7 +92,7 @@ def read_config(folder: Path) -> ModelConfig:
 def parse_config(raw: Mapping[str, Any], source: str = "config.json") -> ModelConfig:
     """The config in the JSON object `raw`; `source` names it in messages. Raises CannotServe."""
     _check_architecture(raw, source)
-    text = raw["text_config"] if "text_config" in raw else raw
+    text = raw.get("text_config", raw)
     if not isinstance(text, Mapping):
         raise CannotServe(f"{source}: text_config is {text!r}, not an object")
     if text is not raw:
@@ -261,7 +261,5 @@ class _Reader:
             if value not in (True, False, None):
                 raise _odd(self.source, "tie_word_embeddings", value, "true or false is needed")
         if None not in (outer, inner) and outer != inner:
-            raise _odd(
-                self.source, "tie_word_embeddings", outer, f"but text_config says {inner!r}"
-            )
+            raise _odd(self.source, "tie_word_embeddings", outer, f"but text_config says {inner!r}")
         return bool(outer if inner is None else inner)

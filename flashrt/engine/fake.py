@@ -1,4 +1,4 @@
-"""An engine without a model that obeys every law of the protocol, and refuses what the real one cannot do.
+"""An engine without a model that obeys every law, and refuses what the real one cannot do.
 
 The next id is a hash of every id that was really processed, and of the pending one. So a state that
 leads, lags, mixes two sessions or survives a reset changes the text.
@@ -103,7 +103,9 @@ class FakeEngine:
         else:
             reach = max(self._floor, self.position - ROLLBACK_MAX, 1)
             if not reach <= length <= self.position:
-                raise EngineMisuse(f"snapshot at {length}; {reach} to {self.position} can be reached")
+                raise EngineMisuse(
+                    f"snapshot at {length}; {reach} to {self.position} can be reached"
+                )
             tokens, position = tuple(self._processed[:length]), length
         buffers = {"processed": np.array(tokens[:position], dtype=np.int64)}
         return Capsule(tokens, position, self._info.identity, buffers, buffers["processed"].nbytes)
@@ -117,7 +119,7 @@ class FakeEngine:
         self._pending = next(iter(capsule.tokens[capsule.position :]), None)
         self._floor = self.position
 
-    # -- inside -----------------------------------------------------------------------------------
+    # -- inside ----------------------------------------
 
     def _changed(self) -> None:
         self._epoch += 1

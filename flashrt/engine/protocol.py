@@ -37,7 +37,7 @@ class ContextFull(ValueError):
 
 @attrs.frozen
 class EngineInfo:
-    """What a caller must know about an engine. `identity` keys capsules: weights, config, dtype, code."""
+    """What a caller must know. `identity` keys capsules: weights, config, dtype and code."""
 
     model_name: str
     vocab_size: int
@@ -122,7 +122,7 @@ class Engine(Protocol):
 
     @property
     def journal(self) -> Sequence[int]:
-        """The ids the live state stands for: `position` of them, and at most one more. Only reads."""
+        """The ids of the live state: `position` of them, and at most one more. Only reads."""
         ...
 
     @property
@@ -173,7 +173,7 @@ class Engine(Protocol):
         ...
 
     def snapshot(self, length: int | None = None) -> Capsule:
-        """The state at this boundary, pending id included; or as it stood at `length` processed ids.
+        """The state here, pending id included; or as it stood at `length` processed ids.
 
         `length` may lie as far back as a rollback could reach. Only reads.
         """

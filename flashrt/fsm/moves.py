@@ -24,12 +24,15 @@ class Step(Enum):
     REJECT = auto()
     CANCEL = auto()
     FAIL = auto()
-    START_COLD = auto()
-    START_APPEND = auto()
-    START_RESTORE = auto()
+    ABANDON = auto()
+    START = auto()
+    REBUILD = auto()
+    RESTORE = auto()
+    READ = auto()
     CUT = auto()
     PREFILLED = auto()
     BURST = auto()
+    SHOW = auto()
     COMMIT = auto()
     FINISH = auto()
     STALL = auto()
@@ -63,11 +66,12 @@ class Move:
     fires_sink: SinkEvent | None = None
 
 
-
 def _in(*states: S) -> frozenset[S]:
     return frozenset(states)
 
 
+# Between requests the boundary is one of these; while one runs it may be any.
+_IDLE = _in(Boundary.NOTHING, Boundary.COMMITTED)
 
 MOVES: tuple[Move, ...] = (
     Move(Step.ADMIT, _in(Life.ENQUEUED), fires_life=LifeEvent.ADMIT),
@@ -89,32 +93,29 @@ MOVES: tuple[Move, ...] = (
         fires_life=LifeEvent.FAIL,
         fires_sink=SinkEvent.END,
     ),
+    Move(Step.START, _in(Life.QUEUED), Hold.TAKES, _IDLE, fires_life=LifeEvent.START),
     #
     Move(
-        Step.START_COLD,
-        _in(Life.QUEUED),
-        Hold.TAKES,
-        _in(Boundary.NOTHING, Boundary.COMMITTED),
-        fires_life=LifeEvent.START,
-        fires_boundary=(BoundaryEvent.INVALIDATE, BoundaryEvent.PREFILL),
+        Step.REBUILD,
+        _in(Life.PREFILL),
+        Hold.KEEPS,
+        _IDLE,
+        fires_boundary=(BoundaryEvent.INVALIDATE,),
     ),
     Move(
-        Step.START_APPEND,
-        _in(Life.QUEUED),
-        Hold.TAKES,
-        _in(Boundary.COMMITTED),
-        fires_life=LifeEvent.START,
+        Step.RESTORE,
+        _in(Life.PREFILL),
+        Hold.KEEPS,
+        _IDLE,
+        fires_boundary=(BoundaryEvent.RESTORE,),
+    ),
+    Move(
+        Step.READ,
+        _in(Life.PREFILL),
+        Hold.KEEPS,
+        _IDLE,
         fires_boundary=(BoundaryEvent.PREFILL,),
     ),
-    Move(
-        Step.START_RESTORE,
-        _in(Life.QUEUED),
-        Hold.TAKES,
-        _in(Boundary.NOTHING, Boundary.COMMITTED),
-        fires_life=LifeEvent.START,
-        fires_boundary=(BoundaryEvent.RESTORE, BoundaryEvent.PREFILL),
-    ),
-    #
     Move(
         Step.CUT,
         _in(Life.PREFILL),
@@ -131,22 +132,11 @@ MOVES: tuple[Move, ...] = (
         fires_boundary=(BoundaryEvent.COMMIT,),
     ),
     Move(
-        Step.CANCEL,
+        Step.PREFILLED,
         _in(Life.PREFILL),
-        Hold.FREES,
-        _in(Boundary.PREFILLING),
-        fires_life=LifeEvent.CANCEL,
-        fires_boundary=(BoundaryEvent.INVALIDATE,),
-        fires_sink=SinkEvent.END,
-    ),
-    Move(
-        Step.FAIL,
-        _in(Life.PREFILL),
-        Hold.FREES,
-        _in(Boundary.PREFILLING),
-        fires_life=LifeEvent.FAIL,
-        fires_boundary=(BoundaryEvent.INVALIDATE,),
-        fires_sink=SinkEvent.END,
+        Hold.KEEPS,
+        _in(Boundary.COMMITTED),
+        fires_life=LifeEvent.PREFILLED,
     ),
     #
     Move(
@@ -157,12 +147,18 @@ MOVES: tuple[Move, ...] = (
         fires_boundary=(BoundaryEvent.BURST,),
     ),
     Move(
+        Step.SHOW,
+        _in(Life.DECODE),
+        Hold.KEEPS,
+        _in(Boundary.COMMITTED, Boundary.LEADING),
+        fires_sink=SinkEvent.DELTA,
+    ),
+    Move(
         Step.COMMIT,
         _in(Life.DECODE),
         Hold.KEEPS,
         _in(Boundary.LEADING),
         fires_boundary=(BoundaryEvent.COMMIT,),
-        fires_sink=SinkEvent.DELTA,
     ),
     Move(
         Step.FINISH,
@@ -173,20 +169,37 @@ MOVES: tuple[Move, ...] = (
         fires_sink=SinkEvent.END,
     ),
     Move(
-        Step.CANCEL,
+        Step.FINISH,
         _in(Life.DECODE),
         Hold.FREES,
-        _in(Boundary.COMMITTED),
+        _in(Boundary.LEADING),
+        fires_life=LifeEvent.FINISH,
+        fires_boundary=(BoundaryEvent.INVALIDATE,),
+        fires_sink=SinkEvent.END,
+    ),
+    #
+    Move(
+        Step.CANCEL,
+        _in(Life.PREFILL, Life.DECODE),
+        Hold.FREES,
+        _in(Boundary.NOTHING, Boundary.PREFILLING, Boundary.COMMITTED),
         fires_life=LifeEvent.CANCEL,
         fires_boundary=(BoundaryEvent.INVALIDATE,),
         fires_sink=SinkEvent.END,
     ),
     Move(
         Step.FAIL,
-        _in(Life.DECODE),
+        _in(Life.PREFILL, Life.DECODE),
         Hold.FREES,
-        _in(Boundary.COMMITTED, Boundary.LEADING),
         fires_life=LifeEvent.FAIL,
+        fires_boundary=(BoundaryEvent.INVALIDATE,),
+        fires_sink=SinkEvent.END,
+    ),
+    Move(
+        Step.ABANDON,
+        _in(Life.PREFILL, Life.DECODE),
+        Hold.FREES,
+        fires_life=LifeEvent.CANCEL,
         fires_boundary=(BoundaryEvent.INVALIDATE,),
         fires_sink=SinkEvent.END,
     ),

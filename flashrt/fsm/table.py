@@ -34,9 +34,10 @@ class Table(Generic[S, E]):
     name: str
     initial: S
     terminal: frozenset[S]
-    rows: Mapping[tuple[S, E], S] = attrs.field(converter=lambda rows: MappingProxyType(dict(rows)))
+    rows: Mapping[tuple[S, E], S]
 
     def __attrs_post_init__(self) -> None:
+        object.__setattr__(self, "rows", MappingProxyType(dict(self.rows)))
         for problem in self._problems():
             raise MalformedTable(f"{self.name}: {problem}")
 

@@ -36,6 +36,6 @@ class Limits:
             )
 
     def output_tokens(self, prompt_tokens: int, wish: int | None) -> int:
-        """How long the answer may get: the wish, clipped to the window and to the server's limit."""
+        """How long the answer may get: the wish, clipped to the window and the limit."""
         room = min(self.max_output_tokens, self.max_seq - prompt_tokens)
         return room if wish is None else min(wish, room)

@@ -15,7 +15,7 @@ class Action(Enum):
 
 @attrs.frozen
 class PrefixPlan:
-    """`ids` are the prompt as it will really be used; `cached_tokens` of them are not computed again."""
+    """`ids`: the prompt as it is really used; `cached_tokens` of them are not computed again."""
 
     action: Action
     ids: tuple[int, ...]

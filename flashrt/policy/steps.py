@@ -55,7 +55,7 @@ class Performer:
 
     def __init__(self, engine: Engine) -> None:
         self.engine = engine
-        self._open: Iterator[int] | Iterator[DecodeChunk] = iter(())
+        self._open: Iterator[int | DecodeChunk] = iter(())
 
     def perform(self, step: Step) -> StepResult:
         """Do one step, up to the next boundary. Raises whatever the engine raises."""

@@ -159,7 +159,7 @@ class TurnLoop:
                 self._invalidate()
             self._events.append(ended)
 
-    # -- the two halves of a turn ---------------------------------------------------------------
+    # -- the two halves of a turn ----------------------------------------
 
     def _prefill(self, turn: Turn) -> Steps:
         plan = self.policy.plan(turn.prompt, salt=turn.namespace)
@@ -213,7 +213,7 @@ class TurnLoop:
     def _cut(
         self, turn: Turn, output_start: int, chunk: DecodeChunk, fed: Fed
     ) -> Generator[Step, StepResult, bool]:
-        """Bring the journal to exactly what the ending lets stand; False if that is out of reach."""
+        """Bring the journal to what the ending lets stand; False if that is out of reach."""
         assert fed.ending is not None
         surplus = len(self._ids) - output_start - fed.ending.sampled_tokens
         self._answered(fed, chunk.tokens[: len(chunk.tokens) - surplus], chunk.drafted)
@@ -232,7 +232,7 @@ class TurnLoop:
         self._answered(fed, (), 0)
         return fed.ending
 
-    # -- bookkeeping ------------------------------------------------------------------------------
+    # -- bookkeeping ----------------------------------------
 
     def _answered(self, fed: Fed, tokens: tuple[int, ...], drafted: int) -> None:
         self._events.append(Answered(fed.deltas, tokens, drafted))

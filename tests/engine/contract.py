@@ -201,7 +201,13 @@ def check_misuse(engine: Engine, oracle: Engine) -> None:
     """What cannot be honoured is refused before anything changes."""
     with pytest.raises(EngineMisuse):
         next(engine.decode(GREEDY))
-    for tokens, cuts in (((), ()), ((1, 2), (2,)), ((1, 2, 3), (2, 1)), ((10**9,), ()), ((-1,), ())):
+    for tokens, cuts in (
+        ((), ()),
+        ((1, 2), (2,)),
+        ((1, 2, 3), (2, 1)),
+        ((10**9,), ()),
+        ((-1,), ()),
+    ):
         with pytest.raises(EngineMisuse):
             next(engine.prefill(tokens, cuts))
     assert (engine.position, tuple(engine.journal)) == (0, ())

@@ -1,4 +1,4 @@
-"""Random walks over the turn loop: whatever happens around it, a turn reads as if it ran alone and cold."""
+"""Random walks: whatever happens around it, a turn reads as if it had run alone and cold."""
 
 import attrs
 import pytest
@@ -56,9 +56,7 @@ class Request:
 
     @property
     def sampling(self) -> SamplingParams:
-        return SamplingParams(
-            temperature=1.0 if self.seed else 0.0, seed=self.seed, stop_ids=STOPS
-        )
+        return SamplingParams(temperature=1.0 if self.seed else 0.0, seed=self.seed, stop_ids=STOPS)
 
     @property
     def answer(self) -> IdAnswer:
@@ -195,7 +193,9 @@ class TurnLoopWalk(RuleBasedStateMachine):
         plan = planned.plan
         if plan.action is not Action.REBUILD:
             assert 0 < plan.cached_tokens == self.engine.position
-            assert tuple(self.engine.journal[: plan.cached_tokens]) == plan.ids[: plan.cached_tokens]
+            assert (
+                tuple(self.engine.journal[: plan.cached_tokens]) == plan.ids[: plan.cached_tokens]
+            )
 
     def check_words(self, request):
         want = cold_run(request)
@@ -221,5 +221,6 @@ class TurnLoopWalk(RuleBasedStateMachine):
 def test_every_turn_reads_as_cold(examples):
     """Reuse, faults and cancels never change a token against cold's (G2, G4, G5, G7)."""
     run_state_machine_as_test(
-        TurnLoopWalk, settings=settings(max_examples=examples, stateful_step_count=25, deadline=None)
+        TurnLoopWalk,
+        settings=settings(max_examples=examples, stateful_step_count=25, deadline=None),
     )

@@ -1,0 +1,1 @@
+"""HTTP: routes, streams, guards, sockets. The only room that knows quart and hypercorn."""

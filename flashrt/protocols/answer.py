@@ -1,0 +1,121 @@
+"""What every answer carries: its head, usage, the `flashrt` block; and how deltas are joined."""
+
+from collections.abc import Iterator, Sequence
+from typing import Protocol
+
+import attrs
+import msgspec
+
+from flashrt.chat.deltas import Delta, FinishReason, TextDelta, ThinkingDelta, ToolCallArguments
+from flashrt.protocols.fields import Call
+
+Block = dict[str, object]
+"""The `flashrt` block: the request's record, as JSON."""
+
+
+class Record(Protocol):
+    """What an answer needs of a request's record once it is over."""
+
+    @property
+    def prompt_ids(self) -> Sequence[int]: ...
+    @property
+    def prompt_tokens(self) -> int: ...
+    @property
+    def completion_tokens(self) -> int: ...
+    @property
+    def cached_tokens(self) -> int: ...
+    @property
+    def reasoning_tokens(self) -> int: ...
+    def report(self) -> Block:
+        """The fields of the `flashrt` block."""
+        ...
+
+
+@attrs.frozen
+class Head:
+    """What all parts of one answer have in common. `model` is the name the client asked for."""
+
+    request_id: str
+    created: int
+    model: str
+
+
+class StreamWriter(Protocol):
+    """Writes one streamed answer: opening, then pieces and pulses, then one ending."""
+
+    def opening(self) -> bytes: ...
+    def pulse(self) -> bytes: ...
+    def pieces(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> bytes: ...
+    def ending(self, reason: FinishReason, record: Record) -> bytes: ...
+
+
+class BodyWriter(Protocol):
+    """Writes one buffered answer, by folding the same deltas."""
+
+    def add(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> None: ...
+    def ending(self, reason: FinishReason, record: Record) -> bytes: ...
+
+
+class PromptDetails(msgspec.Struct):
+    """`usage.prompt_tokens_details`."""
+
+    cached_tokens: int
+
+
+class CompletionDetails(msgspec.Struct):
+    """`usage.completion_tokens_details`."""
+
+    reasoning_tokens: int
+
+
+class Usage(msgspec.Struct):
+    """`usage`."""
+
+    prompt_tokens: int
+    completion_tokens: int
+    total_tokens: int
+    prompt_tokens_details: PromptDetails
+    completion_tokens_details: CompletionDetails
+
+    @classmethod
+    def of(cls, record: Record) -> "Usage":
+        """The counts of a record."""
+        return cls(
+            record.prompt_tokens,
+            record.completion_tokens,
+            record.prompt_tokens + record.completion_tokens,
+            PromptDetails(record.cached_tokens),
+            CompletionDetails(record.reasoning_tokens),
+        )
+
+
+def flashrt_block(call: Call, record: Record, token_ids: Sequence[int]) -> Block:
+    """The record as the client sees it; with the ids of prompt and answer if it asked for them."""
+    block = dict(record.report())
+    if call.request.return_token_ids:
+        block["prompt_token_ids"] = list(record.prompt_ids)
+        block["completion_token_ids"] = list(token_ids)
+    return block
+
+
+def joined(deltas: Sequence[Delta]) -> Iterator[Delta]:
+    """The same answer in fewer deltas: neighbours of one kind become one."""
+    before: Delta | None = None
+    for delta in deltas:
+        together = None if before is None else _join(before, delta)
+        if before is not None and together is None:
+            yield before
+        before = delta if together is None else together
+    if before is not None:
+        yield before
+
+
+def _join(first: Delta, second: Delta) -> Delta | None:
+    match first, second:
+        case (TextDelta(a), TextDelta(b)):
+            return TextDelta(a + b)
+        case (ThinkingDelta(a), ThinkingDelta(b)):
+            return ThinkingDelta(a + b)
+        case (ToolCallArguments(i, a), ToolCallArguments(j, b)) if i == j:
+            return ToolCallArguments(i, a + b)
+    return None

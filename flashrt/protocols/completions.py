@@ -1,0 +1,176 @@
+"""Text completions: JSON to `AgentRequest` (text and id prompts), deltas to JSON."""
+
+from collections.abc import Sequence
+
+import msgspec
+
+from flashrt.chat.deltas import Delta, FinishReason, TextDelta
+from flashrt.chat.request import AgentRequest
+from flashrt.errors import BadRequest
+from flashrt.protocols.answer import Block, Head, Record, Usage, flashrt_block, joined
+from flashrt.protocols.fields import (
+    Call,
+    CommonFields,
+    only,
+    read_json,
+    stop_strings,
+    token_limit,
+)
+from flashrt.protocols.sse import DONE, event
+
+
+class CompletionFields(CommonFields, kw_only=True):
+    """The fields of a text completion request."""
+
+    prompt: str | list[str | int | list[int]]
+    suffix: str | None = None
+    echo: bool | None = None
+    best_of: int | None = None
+    logprobs: int | None = None
+
+
+_DECODER = msgspec.json.Decoder(CompletionFields)
+
+
+def read_completion(body: bytes) -> Call:
+    """Translate a text completion body; raises BadRequest with the path of what is wrong."""
+    fields = read_json(body, _DECODER)
+    only("n", fields.n, (1,), "Ask several times for several answers.")
+    only("best_of", fields.best_of, (1,), "Ask several times for several answers.")
+    only("logprobs", fields.logprobs, (), "Leave it out.")
+    only("echo", fields.echo, (False,), "The prompt is known to the client.")
+    only("suffix", fields.suffix, ("",), "Write fill-in-the-middle prompts out in `prompt`.")
+    text, ids = _prompt(fields.prompt)
+    request = AgentRequest(
+        model=fields.model or "",
+        text=text,
+        ids=ids,
+        sampling=fields.sampling(),
+        max_tokens=token_limit("max_tokens", fields.max_tokens),
+        stop=stop_strings(fields.stop),
+        return_token_ids=bool(fields.flashrt_return_token_ids),
+        hints=fields.hints(),
+    )
+    return fields.call(request)
+
+
+def _prompt(
+    prompt: str | list[str | int | list[int]],
+) -> tuple[str | None, tuple[int, ...] | None]:
+    """One prompt, as text or as ids."""
+    if isinstance(prompt, str):
+        return prompt, None
+    if not prompt:
+        raise BadRequest("`prompt` is an empty list; it needs a text or token ids.", param="prompt")
+    ids = [item for item in prompt if isinstance(item, int)]
+    if len(ids) == len(prompt):
+        return None, _ids(ids)
+    if len(prompt) > 1:
+        raise BadRequest(
+            f"`prompt` holds {len(prompt)} prompts; this server answers one prompt a request.",
+            param="prompt",
+        )
+    only_one = prompt[0]
+    return (only_one, None) if isinstance(only_one, str) else (None, _ids(prompt[0]))
+
+
+def _ids(ids: object) -> tuple[int, ...]:
+    assert isinstance(ids, list), "an item that is neither text nor an id is a list of ids"
+    if not ids:
+        raise BadRequest("`prompt` holds no token ids.", param="prompt")
+    for i in ids:
+        if i < 0:
+            raise BadRequest(f"`prompt` holds {i}, which is not a token id.", param="prompt")
+    return tuple(ids)
+
+
+class TextChoice(msgspec.Struct):
+    """A choice of a text completion, whole or a piece."""
+
+    text: str = ""
+    index: int = 0
+    logprobs: None = None
+    finish_reason: str | None = None
+
+
+class TextCompletion(msgspec.Struct):
+    """A text completion, whole or a chunk."""
+
+    id: str
+    created: int
+    model: str
+    choices: list[TextChoice]
+    object: str = "text_completion"
+    usage: Usage | msgspec.UnsetType = msgspec.UNSET
+    flashrt: Block | msgspec.UnsetType = msgspec.UNSET
+
+
+class CompletionStream:
+    """Writes the answer to one streamed text completion."""
+
+    def __init__(self, head: Head, call: Call) -> None:
+        self._head = head
+        self._call = call
+        self._token_ids: list[int] = []
+
+    def opening(self) -> bytes:
+        """What is sent as soon as the request is admitted: an empty piece."""
+        return self.pulse()
+
+    def pulse(self) -> bytes:
+        """A piece that adds nothing."""
+        return event(self._chunk([TextChoice()]))
+
+    def pieces(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> bytes:
+        """The events of one output."""
+        self._token_ids.extend(token_ids)
+        return b"".join(
+            event(self._chunk([TextChoice(text=_text(delta))])) for delta in joined(deltas)
+        )
+
+    def ending(self, reason: FinishReason, record: Record) -> bytes:
+        """The finish piece, the usage piece if asked for, and the terminator."""
+        last = finish = self._chunk([TextChoice(finish_reason=reason.value)])
+        if self._call.include_usage:
+            last = self._chunk([])
+            last.usage = Usage.of(record)
+        last.flashrt = flashrt_block(self._call, record, self._token_ids)
+        extra = b"" if last is finish else event(last)
+        return event(finish) + extra + DONE
+
+    def _chunk(self, choices: list[TextChoice]) -> TextCompletion:
+        head = self._head
+        return TextCompletion(f"cmpl-{head.request_id}", head.created, head.model, choices)
+
+
+class CompletionBody:
+    """Folds an answer into the body of one text completion."""
+
+    def __init__(self, head: Head, call: Call) -> None:
+        self._head = head
+        self._call = call
+        self._text: list[str] = []
+        self._token_ids: list[int] = []
+
+    def add(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> None:
+        """Take in one output."""
+        self._text.extend(_text(delta) for delta in deltas)
+        self._token_ids.extend(token_ids)
+
+    def ending(self, reason: FinishReason, record: Record) -> bytes:
+        """The body."""
+        choice = TextChoice(text="".join(self._text), finish_reason=reason.value)
+        whole = TextCompletion(
+            f"cmpl-{self._head.request_id}",
+            self._head.created,
+            self._head.model,
+            [choice],
+            usage=Usage.of(record),
+            flashrt=flashrt_block(self._call, record, self._token_ids),
+        )
+        return msgspec.json.encode(whole)
+
+
+def _text(delta: Delta) -> str:
+    assert isinstance(delta, TextDelta), "a text completion is not read for thinking or calls"
+    return delta.text

@@ -1,0 +1,168 @@
+"""What the OpenAI protocols have in common: decoding, the checked fields, and refusals by name."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+import attrs
+import msgspec
+
+from flashrt.chat.request import AgentRequest, CacheHints, SamplingWish
+from flashrt.errors import BadRequest
+
+STOP_STRINGS_MAX = 16
+INT64 = 2**63
+
+T = TypeVar("T")
+
+
+@attrs.frozen
+class Call:
+    """A request as one protocol put it: what is asked for, and the shape the answer must have."""
+
+    request: AgentRequest
+    stream: bool = False
+    include_usage: bool = False
+
+
+class StreamOptions(msgspec.Struct):
+    """`stream_options` of both protocols."""
+
+    include_usage: bool | None = None
+
+
+class CommonFields(msgspec.Struct, kw_only=True):
+    """The fields that chat and text completions share. Unknown fields are ignored.
+
+    Not part of OpenAI's API: top_k, min_p, repetition_penalty, cache_salt, flashrt_*.
+    """
+
+    model: str | None = None
+    stream: bool | None = None
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    stop: str | list[str] | None = None
+    seed: int | None = None
+    temperature: float | None = None
+    top_p: float | None = None
+    top_k: int | None = None
+    min_p: float | None = None
+    presence_penalty: float | None = None
+    frequency_penalty: float | None = None
+    repetition_penalty: float | None = None
+    logit_bias: dict[str, float] | None = None
+    n: int | None = None
+    prompt_cache_key: str | None = None
+    cache_salt: str | None = None
+    flashrt_return_token_ids: bool | None = None
+
+    def sampling(self) -> SamplingWish:
+        """The checked sampling fields; raises BadRequest."""
+        return SamplingWish(
+            temperature=between("temperature", self.temperature, 0, 2),
+            top_k=_top_k(self.top_k),
+            top_p=between("top_p", self.top_p, 0, 1, above_low=True),
+            min_p=between("min_p", self.min_p, 0, 1),
+            presence_penalty=between("presence_penalty", self.presence_penalty, -2, 2),
+            frequency_penalty=between("frequency_penalty", self.frequency_penalty, -2, 2),
+            repetition_penalty=between(
+                "repetition_penalty", self.repetition_penalty, 0, 10, above_low=True
+            ),
+            logit_bias=_logit_bias(self.logit_bias or {}),
+            seed=_seed(self.seed),
+        )
+
+    def hints(self) -> CacheHints:
+        """What was said about reuse."""
+        return CacheHints(prompt_cache_key=self.prompt_cache_key, cache_salt=self.cache_salt)
+
+    def call(self, request: AgentRequest) -> Call:
+        """Join a request with the shape of answer that was asked for."""
+        options = self.stream_options or StreamOptions()
+        return Call(request, stream=bool(self.stream), include_usage=bool(options.include_usage))
+
+
+def read_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
+    """Decode a body into the decoder's type; every fault is a BadRequest that names its place."""
+    try:
+        return decoder.decode(body)
+    except msgspec.ValidationError as error:
+        raise _misfit(str(error)) from None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise BadRequest(f"The request body is not valid JSON: {error}.") from None
+
+
+def _misfit(message: str) -> BadRequest:
+    """msgspec's words, with the path in front and as `param`."""
+    complaint, _, path = message.partition(" - at `")
+    param = path.rstrip("`").removeprefix("$").removeprefix(".")
+    missing = re.fullmatch(r"Object missing required field `(.*)`", complaint)
+    if missing:
+        param = f"{param}.{missing[1]}".removeprefix(".")
+        return BadRequest(f"`{param}` is required.", param=param)
+    where = f"`{param}`: " if param else "The request body: "
+    return BadRequest(f"{where}{complaint[0].lower()}{complaint[1:]}.", param=param or None)
+
+
+def between(
+    name: str, value: float | None, low: float, high: float, *, above_low: bool = False
+) -> float | None:
+    """`value` if it is None or inside [low, high], or (low, high] with `above_low`."""
+    if value is None or (low < value <= high) or (value == low and not above_low):
+        return value
+    allowed = f"greater than {low} and at most {high}" if above_low else f"from {low} to {high}"
+    raise BadRequest(f"`{name}` is {value}; it must be {allowed}.", param=name)
+
+
+def token_limit(name: str, value: int | None) -> int | None:
+    """`value` if it is None or at least 1."""
+    if value is None or value >= 1:
+        return value
+    raise BadRequest(
+        f"`{name}` is {value}; it must be at least 1. Leave it out for no limit.", param=name
+    )
+
+
+def stop_strings(stop: str | list[str] | None) -> tuple[str, ...]:
+    """The stop strings, none of them empty."""
+    strings = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
+    if len(strings) > STOP_STRINGS_MAX:
+        raise BadRequest(
+            f"`stop` has {len(strings)} strings; at most {STOP_STRINGS_MAX} are allowed.",
+            param="stop",
+        )
+    if "" in strings:
+        raise BadRequest("`stop` has an empty string, which would stop everywhere.", param="stop")
+    return strings
+
+
+def only(name: str, value: Any, allowed: tuple[Any, ...], way_out: str) -> None:
+    """Refuse a field whose wish this server cannot honour, instead of ignoring it."""
+    if value is None or value in allowed:
+        return
+    shown = msgspec.json.encode(value).decode()
+    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
+    raise BadRequest(f"`{name}` = {shown} is not supported. {way_out}", param=name)
+
+
+def _seed(seed: int | None) -> int | None:
+    if seed is None or -INT64 <= seed < INT64:
+        return seed
+    raise BadRequest(f"`seed` is {seed}; it must fit into 64 bits with a sign.", param="seed")
+
+
+def _top_k(top_k: int | None) -> int | None:
+    # Other servers write "off" as -1.
+    if top_k is None or top_k >= -1:
+        return top_k if top_k is None else max(top_k, 0)
+    raise BadRequest(
+        f"`top_k` is {top_k}; it must be at least 1, or 0 or -1 for off.", param="top_k"
+    )
+
+
+def _logit_bias(bias: Mapping[str, float]) -> dict[int, float]:
+    for key, value in bias.items():
+        if not (key.isascii() and key.isdecimal()):
+            raise BadRequest(f"`logit_bias`: {key!r} is not a token id.", param="logit_bias")
+        between(f"logit_bias.{key}", value, -100, 100)
+    return {int(key): value for key, value in bias.items()}

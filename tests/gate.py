@@ -1,0 +1,26 @@
+"""A performer that takes one step for each permit: a test decides where the engine stands."""
+
+import threading
+
+from flashrt.policy.steps import Performer, Step, StepResult
+
+
+class GatedPerformer(Performer):
+    """Waits before every step until the test lets it pass. `break_at`: step number → exception."""
+
+    def __init__(self, engine, break_at: dict[int, BaseException] | None = None) -> None:
+        super().__init__(engine)
+        self.steps: list[Step] = []
+        self._permits = threading.Semaphore(0)
+        self._break_at = break_at or {}
+
+    def allow(self, steps: int) -> None:
+        """Let this many further steps pass."""
+        self._permits.release(steps)
+
+    def perform(self, step: Step) -> StepResult:
+        assert self._permits.acquire(timeout=20), f"nobody allowed {step}"
+        self.steps.append(step)
+        if len(self.steps) in self._break_at:
+            raise self._break_at[len(self.steps)]
+        return super().perform(step)

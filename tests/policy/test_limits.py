@@ -1,0 +1,37 @@
+"""Admission at its borders."""
+
+import pytest
+
+from flashrt.errors import PromptTooLong, QueueFull
+from flashrt.policy.limits import Limits
+
+LIMITS = Limits(max_seq=100, max_output_tokens=40, max_queue_depth=2)
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "fits"), [(1, True), (99, True), (100, False), (101, False)]
+)
+def test_a_prompt_fits_if_one_token_of_answer_does(prompt_tokens, fits):
+    """The border is window - 1, and the refusal says both numbers in words that clients know."""
+    if fits:
+        LIMITS.admit(prompt_tokens, queue_depth=0)
+    else:
+        with pytest.raises(PromptTooLong, match=rf"100 tokens.* {prompt_tokens} tokens") as refusal:
+            LIMITS.admit(prompt_tokens, queue_depth=0)
+        assert (refusal.value.status, refusal.value.code) == (413, "context_length_exceeded")
+
+
+def test_a_full_queue_refuses():
+    """The limit is how many may wait."""
+    LIMITS.admit(1, queue_depth=1)
+    with pytest.raises(QueueFull, match="2 requests are waiting"):
+        LIMITS.admit(1, queue_depth=2)
+
+
+@pytest.mark.parametrize(
+    ("prompt_tokens", "wish", "room"),
+    [(10, None, 40), (10, 5, 5), (10, 500, 40), (90, None, 10), (90, 64000, 10), (99, None, 1)],
+)
+def test_the_answer_is_clipped_not_refused(prompt_tokens, wish, room):
+    """max_tokens beyond the window or the server's limit becomes what fits."""
+    assert LIMITS.output_tokens(prompt_tokens, wish) == room

@@ -1,0 +1,178 @@
+"""The turn loop, step by step; tests/walks holds the random walks."""
+
+import pytest
+
+from flashrt.chat.prompt import Prompt
+from flashrt.engine.fake import FakeEngine
+from flashrt.engine.protocol import DecodeChunk, SamplingParams
+from flashrt.fsm.boundary import Boundary
+from flashrt.fsm.lifecycle import LifeEvent
+from flashrt.policy.auto_prefix import AutoPrefixPolicy
+from flashrt.policy.cuts import CutRule
+from flashrt.policy.prefix import Action
+from flashrt.policy.steps import Performer
+from flashrt.policy.turn_loop import Answered, Ended, Planned, Prefilled, Progressed, Turn, TurnLoop
+from tests.answers import IdAnswer
+
+
+class Flag:
+    """A cancel token."""
+
+    cancelled = False
+
+
+class Bench:
+    """A loop on a fake engine, and one turn at a time on it."""
+
+    def __init__(self, **engine):
+        self.engine = FakeEngine(**engine)
+        self.performer = Performer(self.engine)
+        self.loop = TurnLoop(AutoPrefixPolicy(), CutRule(64))
+
+    def serve(self, prompt, answer, cancel=None, perform=None, **sampling):
+        turn = Turn(
+            prompt=Prompt.from_ids(prompt),
+            sampling=SamplingParams(stop_ids=getattr(answer, "stop_ids", frozenset()), **sampling),
+            answer=answer,
+            cancel=cancel or Flag(),
+        )
+        batches = self.loop.run(turn, perform or self.performer.perform)
+        return [event for batch in batches for event in batch]
+
+
+def test_events_come_in_the_order_of_the_life_of_a_request():
+    """Planned, progress at each cut, prefilled, the bursts, one end."""
+    events = Bench().serve([5] * 150, IdAnswer(3))
+    kinds = [type(event) for event in events]
+    assert kinds == [Planned, Progressed, Progressed, Prefilled, *[Answered] * 3, Ended]
+    assert [e.position for e in events if isinstance(e, Progressed)] == [64, 128]
+    assert events[-1].event is LifeEvent.FINISH
+
+
+def test_an_ending_inside_a_burst_is_cut_exactly_there():
+    """Length inside a burst: the journal keeps what was answered, and the session stays hot."""
+    bench = Bench(burst_max=6)
+    for length in range(1, 30):
+        bench.serve([9, 9, length], answer := IdAnswer(length))
+        assert bench.loop.is_hot
+        assert tuple(bench.engine.journal) == (9, 9, length, *answer.ids)
+        assert bench.engine.position == len(bench.engine.journal) - 1
+
+
+def test_a_stop_pair_leaves_only_the_visible_ids():
+    """Rolled back to the last visible id; at least one id stays, as the pending one."""
+    bench = Bench(burst_max=6)
+    bench.serve([9, 9], whole := IdAnswer(20))
+    for at in range(10):
+        bench = Bench(burst_max=6)
+        bench.serve([9, 9], answer := IdAnswer(20, stop_pair=tuple(whole.ids[at : at + 2])))
+        visible = answer.ids[:-2] or answer.ids[:1]
+        assert tuple(bench.engine.journal) == (9, 9, *visible)
+        assert bench.loop.policy.hot.ids == (9, 9, *visible)
+
+
+class LateStop(IdAnswer):
+    """An ending that keeps only the first id of a long answer."""
+
+    def _end(self, reason, kept):
+        return super()._end(reason, 1)
+
+
+@pytest.mark.parametrize(("length", "hot"), [(65, True), (66, False)])
+def test_an_ending_out_of_rollback_reach_is_normal_and_leaves_nothing_hot(length, hot):
+    """64 ids can be rolled back; one more, and the answer still ends normally, unattached."""
+    bench = Bench()
+    events = bench.serve([9, 9], LateStop(length))
+    assert events[-1].event is LifeEvent.FINISH
+    assert bench.loop.is_hot is hot
+    assert (bench.loop.policy.hot is not None) is hot
+
+
+def test_a_full_window_ends_by_length():
+    """The last position of the window is used; then the answer ends, and stays hot."""
+    bench = Bench(max_seq=12)
+    events = bench.serve([9] * 5, IdAnswer(1000))
+    assert events[-1].ending.sampled_tokens == 7
+    assert bench.loop.is_hot
+
+
+@pytest.mark.parametrize("boundary", range(6))
+def test_a_cancel_is_seen_at_the_next_boundary_and_leaves_nothing_hot(boundary):
+    """Set during any step, it ends the turn before another one is performed."""
+    bench, cancel, steps = Bench(), Flag(), []
+
+    def perform(step):
+        steps.append(step)
+        if len(steps) == boundary + 1:
+            cancel.cancelled = True
+        return bench.performer.perform(step)
+
+    events = bench.serve([9] * 150, IdAnswer(50), cancel=cancel, perform=perform)
+    assert events[-1] == Ended(LifeEvent.CANCEL)
+    assert len(steps) == boundary + 1
+    assert bench.loop.boundary.state is Boundary.NOTHING
+
+
+@pytest.mark.parametrize("boundary", range(7))
+def test_a_fault_in_any_step_fails_the_turn_and_the_next_one_is_served(boundary):
+    """The error names what broke; the next request rebuilds."""
+    bench, steps = Bench(), []
+
+    def perform(step):
+        steps.append(step)
+        if len(steps) == boundary + 1:
+            raise MemoryError("no more rows")
+        return bench.performer.perform(step)
+
+    events = bench.serve([9] * 150, IdAnswer(50), perform=perform)
+    assert events[-1].event is LifeEvent.FAIL
+    assert "no more rows" in str(events[-1].error)
+    assert not bench.loop.is_hot
+    again = bench.serve([9] * 150, IdAnswer(2))
+    assert again[0].plan.action is Action.REBUILD
+    assert again[-1].event is LifeEvent.FINISH
+
+
+def test_a_turn_that_is_dropped_leaves_nothing_hot_and_no_events():
+    """Closing the run early is an unclean exit; its events do not reach the next turn."""
+    bench = Bench()
+    turn = Turn(Prompt.from_ids([9] * 5), SamplingParams(), IdAnswer(50), Flag())
+    run = bench.loop.run(turn, bench.performer.perform)
+    for _ in range(3):
+        next(run)
+    run.close()
+    assert not bench.loop.is_hot
+    assert isinstance(bench.serve([9], IdAnswer(1))[0], Planned)
+
+
+def test_an_exact_prompt_feeds_nothing_and_answers_as_cold():
+    """All ids processed: the last hidden row is asked again; a different pending id is dropped."""
+    bench = Bench()
+    bench.serve([9, 9, 8], first := IdAnswer(6))
+    prompt = [9, 9, 8, *first.ids[:-1]]
+    fed = []
+
+    def perform(step):
+        fed.append(type(step).__name__)
+        return bench.performer.perform(step)
+
+    events = bench.serve(prompt, warm := IdAnswer(4), perform=perform)
+    assert events[0].plan.action is Action.EXACT
+    assert fed[:2] == ["DropPending", "Decode"]
+    Bench().serve(prompt, cold := IdAnswer(4))
+    assert warm.ids == cold.ids
+
+
+def test_output_start_is_where_the_answer_begins():
+    """Penalties count the answer, so decode is told where it starts."""
+    bench, seen = Bench(), []
+
+    def perform(step):
+        if hasattr(step, "params"):
+            seen.append(step.params.output_start)
+        result = bench.performer.perform(step)
+        assert result is None or isinstance(result, int | DecodeChunk)
+        return result
+
+    bench.serve([9] * 7, IdAnswer(2), perform=perform)
+    assert seen == [7]

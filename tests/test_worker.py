@@ -1,0 +1,226 @@
+"""The engine thread, with a real thread and a fake engine that moves when a test lets it."""
+
+from contextlib import asynccontextmanager
+
+import pytest
+import trio
+
+from flashrt.chat.deltas import FinishReason
+from flashrt.chat.prompt import Prompt
+from flashrt.chat.request import AgentRequest
+from flashrt.engine.fake import FakeEngine
+from flashrt.engine.protocol import SamplingParams
+from flashrt.errors import EngineFailed, QueueFull, Unavailable
+from flashrt.fsm.lifecycle import Life
+from flashrt.items import CancelToken, Failed, Finished, Output, WorkItem
+from flashrt.metrics import Ledger, RequestRecord
+from flashrt.policy.auto_prefix import AutoPrefixPolicy
+from flashrt.policy.cuts import CutRule
+from flashrt.policy.turn_loop import Turn, TurnLoop
+from flashrt.worker import EngineWorker
+from tests.answers import IdAnswer
+from tests.gate import GatedPerformer
+
+MANY = 10_000
+
+
+class Desk:
+    """A worker, its gate, and items made for it."""
+
+    def __init__(self, *, max_queue_depth=8, break_at=None):
+        self.gate = GatedPerformer(FakeEngine(), break_at)
+        self.turns = TurnLoop(AutoPrefixPolicy(), CutRule(64))
+        self.ledger = Ledger()
+        self.worker = EngineWorker(
+            self.gate, self.turns, max_queue_depth=max_queue_depth, ledger=self.ledger
+        )
+
+    def item(self, prompt=(9, 9, 9), max_tokens=3, answer=None):
+        cancel = CancelToken()
+        answer = answer or IdAnswer(max_tokens)
+        turn = Turn(Prompt.from_ids(prompt), SamplingParams(), answer, cancel)
+        record = RequestRecord("r", created=0, enqueued_at=0.0)
+        request = AgentRequest(model="m", ids=tuple(prompt))
+        return WorkItem(request, turn.prompt, turn, record, cancel=cancel)
+
+    def submit(self, **wish):
+        item = self.item(**wish)
+        self.worker.submit(item)
+        return item
+
+
+@asynccontextmanager
+async def running(desk):
+    """The worker runs while the block does."""
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(desk.worker.run)
+            yield desk
+            nursery.cancel_scope.cancel()
+            desk.gate.allow(MANY)
+
+
+async def outcome(item):
+    """Everything the sink gives: the ids, and the terminal event."""
+    ids = []
+    async for piece in item.sink:
+        if isinstance(piece, Output):
+            ids += piece.token_ids
+        else:
+            return ids, piece
+    raise AssertionError("the sink closed without a terminal event")
+
+
+def cold(prompt, max_tokens):
+    engine, answer = FakeEngine(), IdAnswer(max_tokens)
+    list(engine.prefill(prompt))
+    for chunk in engine.decode(SamplingParams()):
+        if answer.feed(chunk.tokens).ending:
+            return answer.ids
+    raise AssertionError
+
+
+async def test_items_are_served_in_order_and_read_as_cold():
+    """FIFO; each sink gets its whole answer and one Finished; each record its stamps in order."""
+    async with running(Desk()) as desk:
+        desk.gate.allow(MANY)
+        items = [desk.submit(prompt=(9, i, 4), max_tokens=i + 1) for i in range(5)]
+        for i, item in enumerate(items):
+            assert await outcome(item) == (cold((9, i, 4), i + 1), Finished(FinishReason.LENGTH))
+            record = item.record
+            assert record.terminal_state is Life.DONE
+            stamps = [record.enqueued_at, record.started_at, record.first_token_at]
+            assert stamps == sorted(stamps)
+            assert record.first_token_at <= record.finished_at
+        starts = [item.record.started_at for item in items]
+        assert starts == sorted(starts)
+        assert desk.ledger.by_state["DONE"] == 5
+
+
+async def test_a_queued_item_whose_client_leaves_ends_at_once_and_is_never_started():
+    """It is CANCELLED while the engine is still busy with another, and touches nothing."""
+    async with running(Desk()) as desk:
+        first, queued, last = desk.submit(), desk.submit(prompt=(8, 8)), desk.submit()
+        desk.gate.allow(1)
+        await trio.testing.wait_all_tasks_blocked()
+        desk.worker.leave(queued)
+        assert queued.life.state is Life.CANCELLED
+        assert desk.worker.depth() == 1
+        desk.gate.allow(MANY)
+        assert (await outcome(first))[0] == (await outcome(last))[0] == cold((9, 9, 9), 3)
+        assert queued.record.started_at is None
+        assert desk.ledger.by_state == {"DONE": 2, "CANCELLED": 1}
+
+
+@pytest.mark.parametrize("steps_before", [1, 2, 3, 5])
+async def test_a_client_that_leaves_frees_the_engine_within_one_step(steps_before):
+    """In prefill or decode: no further step is performed, nothing is hot, the next is cold."""
+    async with running(Desk()) as desk:
+        leaver = desk.submit(prompt=(9,) * 150, max_tokens=50)
+        follower = desk.submit(prompt=(9,) * 150, max_tokens=4)
+        desk.gate.allow(steps_before)
+        while len(desk.gate.steps) < steps_before:
+            await trio.lowlevel.checkpoint()
+        leaver.sink.leave()
+        desk.worker.leave(leaver)
+        desk.gate.allow(1)
+        while not leaver.over:
+            await trio.lowlevel.checkpoint()
+        assert leaver.life.state is Life.CANCELLED
+        assert len(desk.gate.steps) <= steps_before + 1
+        desk.gate.allow(MANY)
+        assert (await outcome(follower))[0] == cold((9,) * 150, 4)
+        assert follower.record.prefix_action == "rebuild"
+
+
+async def test_a_fault_ends_its_own_item_and_nobody_else():
+    """ERROR with what broke; the next item is served as cold."""
+    async with running(Desk(break_at={3: RuntimeError("a lost row")})) as desk:
+        desk.gate.allow(MANY)
+        broken, next_ = desk.submit(), desk.submit()
+        _, end = await outcome(broken)
+        assert isinstance(end, Failed)
+        assert isinstance(end.error, EngineFailed)
+        assert "a lost row" in str(end.error)
+        assert broken.life.state is Life.ERROR
+        assert (await outcome(next_))[0] == cold((9, 9, 9), 3)
+
+
+async def test_a_full_queue_refuses_and_left_items_hold_no_place():
+    """The bound counts who waits, not who has left."""
+    desk = Desk(max_queue_depth=2)
+    waiting = [desk.submit(), desk.submit()]
+    with pytest.raises(QueueFull, match="2 requests are waiting"):
+        desk.submit()
+    desk.worker.leave(waiting[0])
+    desk.submit()
+    assert desk.worker.depth() == 2
+
+
+async def test_leaving_is_idempotent_and_harmless_after_the_end():
+    """A handler may say that it is done as often as it likes."""
+    async with running(Desk()) as desk:
+        desk.gate.allow(MANY)
+        item = desk.submit()
+        await outcome(item)
+        for _ in range(2):
+            item.sink.leave()
+            desk.worker.leave(item)
+        assert item.life.state is Life.DONE
+
+
+async def test_a_stop_of_the_server_ends_every_item_once():
+    """Running and queued items end as CANCELLED with a reason; no sink stays open."""
+    desk = Desk()
+    async with running(desk):
+        items = [desk.submit(max_tokens=50), desk.submit()]
+        desk.gate.allow(2)
+        while len(desk.gate.steps) < 2:
+            await trio.lowlevel.checkpoint()
+    for item in items:
+        _, end = await outcome(item)
+        assert isinstance(end, Failed)
+        assert item.life.state is Life.CANCELLED
+
+
+class BuggyTurns(TurnLoop):
+    """A bug of ours outside any turn."""
+
+    def run(self, turn, perform):
+        raise ZeroDivisionError("a bug in the loop itself")
+
+
+async def test_a_dead_engine_thread_fails_all_items_and_refuses_new_ones():
+    """Not a hang: those who wait are told at once, and /health can see it."""
+    desk = Desk()
+    desk.worker._turns = BuggyTurns(AutoPrefixPolicy(), CutRule(64))
+    items = [desk.submit(), desk.submit()]
+    with trio.fail_after(20), pytest.raises(ZeroDivisionError):
+        await desk.worker.run()
+    assert not desk.worker.alive
+    assert [item.life.state for item in items] == [Life.ERROR, Life.ERROR]
+    for item in items:
+        assert isinstance((await outcome(item))[1], Failed)
+    with pytest.raises(Unavailable):
+        desk.submit()
+
+
+class UnreadableEnding(IdAnswer):
+    """A delivery that breaks: the ending has no counts to read."""
+
+    def _end(self, reason, kept):
+        ending = super()._end(reason, kept)
+        object.__setattr__(ending, "reason", None)
+        object.__delattr__(ending, "reasoning_tokens")
+        return ending
+
+
+async def test_a_batch_that_cannot_be_delivered_is_a_fault_not_a_hang():
+    """A bug on the way to the sink stops the thread, and everybody is told."""
+    desk = Desk()
+    desk.gate.allow(MANY)
+    items = [desk.submit(answer=UnreadableEnding(2)), desk.submit()]
+    with trio.fail_after(20), pytest.raises(AttributeError):
+        await desk.worker.run()
+    assert [item.over for item in items] == [True, True]
+    assert not desk.worker.alive
