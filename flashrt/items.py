@@ -91,6 +91,10 @@ class ResultSink:
         """The next piece; after the terminal event `trio.EndOfChannel`. Cancel-safe."""
         return await self._receive.receive()
 
+    def receive_nowait(self) -> SinkItem:
+        """The next piece if one waits, else `trio.WouldBlock`."""
+        return self._receive.receive_nowait()
+
     async def __aiter__(self) -> AsyncIterator[SinkItem]:
         async for item in self._receive:
             yield item

@@ -88,6 +88,11 @@ class AgentService:
         if not item.over:
             self._worker.leave(item)
 
+    def drain(self) -> None:
+        """Take no new requests; those that are here go on. Idempotent."""
+        if self._current_state() is ServerState.READY:
+            self.state.fire(ServerEvent.DRAIN)
+
     def health(self) -> dict[str, object]:
         """What the server is doing now; answers whatever the engine does."""
         running = self._worker.running

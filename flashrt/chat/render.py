@@ -1,32 +1,25 @@
 """From a request to a prompt: the template's text, cut at its control tokens, as cached segments."""
 
-import hashlib
-import threading
-from collections import OrderedDict
-from collections.abc import Collection, Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
+from flashrt.chat.marked import Marked, Piece, opens_thinking, render_marked
 from flashrt.chat.messages import normalized
-from flashrt.chat.probes import find_late_system, find_turn_marks, require_whole_control
-from flashrt.chat.prompt import Prompt, Segment
+from flashrt.chat.probes import find_turn_marks, require_whole_control, takes_late_system
+from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest, Json
-from flashrt.chat.template import CLOSE, MARKS, OPEN, Template
+from flashrt.chat.segments import SegmentCache
+from flashrt.chat.template import Template
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.errors import BadRequest
 
 CACHED_TOKENS_MAX = 500_000
-"""Ids that the segment cache may hold, with their text: a few dozen long histories."""
-
-PRIVATE_USE = (*range(0xF0000, 0xFFFFE), *range(0x100000, 0x10FFFE), *range(0xE000, 0xF900))
-
-THINK_OPEN = "<think>"
-THINK_CLOSE = "</think>"
+"""Ids that the segment cache may hold, with their text: a dozen long histories."""
 
 
 class Renderer:
     """Renders requests to prompts. Called from several helper threads at a time.
 
-    `turn_marks` bounds the system turn for the prefill cuts (`probes.TurnMarks`).
+    `turn_marks` are the ids that bound a system turn, for the prefill cuts.
     """
 
     def __init__(
@@ -38,31 +31,46 @@ class Renderer:
         """Renders a few probes. Raises CannotServe for a template that cannot be served safely."""
         self._tokenizer = tokenizer
         self._template = template
-        self._segments = SegmentCache(tokenizer, cached_tokens_max)
-        require_whole_control(self._probe, tokenizer.control)
-        self._late_system = find_late_system(self._probe)
-        self.turn_marks = find_turn_marks(self._probe_segments)
+        self._cache = SegmentCache(tokenizer, cached_tokens_max)
+        self._late_system = True
+        require_whole_control(self._show, tokenizer.control)
+        self._late_system = takes_late_system(self._show)
+        self.turn_marks = find_turn_marks(self._show, self._cache.segments)
 
     def render(self, request: AgentRequest) -> Prompt:
-        """The canonical ids of a request. Raises BadRequest; nothing of it is kept then."""
+        """The canonical ids of a request. Raises BadRequest."""
         if request.ids is not None:
             return Prompt.from_ids(self._checked(request.ids))
         if request.text is not None:
-            return Prompt.from_ids(self._not_empty(self._tokenizer.encode(request.text)))
+            return Prompt.from_ids(_not_empty(self._tokenizer.encode(request.text)))
         return self.to_prompt(self.to_text(request))
 
-    def to_text(self, request: AgentRequest) -> "Marked":
-        """The template's text. `render` is this and `to_prompt`; apart, so each can be measured."""
+    def to_text(self, request: AgentRequest) -> Marked:
+        """The first half of `render` for messages: through the template."""
         messages = normalized(request.messages or (), late_system=self._late_system)
-        return _rendered(self._template, messages, request.tools, request.template_args)
+        values = {
+            **request.template_args,
+            "messages": messages,
+            "tools": list(request.tools) or None,
+            "add_generation_prompt": True,
+        }
+        return render_marked(self._template, values)
 
-    def to_prompt(self, marked: "Marked") -> Prompt:
-        """The segments and ids of a rendered text."""
-        segments = [self._segments.of(text, control) for text, control in pieces(marked)]
-        return Prompt.from_segments(segments, opens_thinking=opens_thinking(marked))
+    def to_prompt(self, marked: Marked) -> Prompt:
+        """The second half: to segments and ids."""
+        pieces = marked.pieces()
+        return Prompt.from_segments(
+            self._cache.segments(pieces),
+            opens_thinking=opens_thinking(pieces, self._tokenizer.control),
+        )
+
+    def _show(self, messages: Sequence[Json], tools: Sequence[Json]) -> list[Piece]:
+        return self.to_text(
+            AgentRequest(model="", messages=tuple(messages), tools=tuple(tools))
+        ).pieces()
 
     def _checked(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        self._not_empty(ids)
+        _not_empty(ids)
         for token_id in (min(ids), max(ids)):
             if not 0 <= token_id < self._tokenizer.vocab_size:
                 raise BadRequest(
@@ -72,16 +80,8 @@ class Renderer:
                 )
         return ids
 
-    def _not_empty(self, ids: tuple[int, ...]) -> tuple[int, ...]:
-        if not ids:
-            raise BadRequest("The prompt is empty; it needs at least one token.", param="prompt")
-        return ids
 
-    def _probe(self, messages: Sequence[Json], tools: Sequence[Json] = ()) -> list[tuple[str, bool]]:
-        return list(pieces(_rendered(self._template, messages, tools, {})))
-
-    def _probe_segments(
-        self, messages: Sequence[Json], tools: Sequence[Json] = ()
-    ) -> list[tuple[str, Segment]]:
-        found = self._probe(messages, tools)
-        return [(text, self._segments.of(text, control)) for text, control in found]
+def _not_empty(ids: tuple[int, ...]) -> tuple[int, ...]:
+    if not ids:
+        raise BadRequest("The prompt is empty; it needs at least one token.", param="prompt")
+    return ids

@@ -22,8 +22,6 @@ OPEN = "\U000f8af0"
 CLOSE = "\U000f8af1"
 """Stands behind it."""
 
-MARKS = (OPEN, CLOSE)
-
 RENDER_ERRORS = (
     jinja2.TemplateError,
     TypeError,
@@ -57,6 +55,8 @@ class Template:
 
         Raises CannotServe for a template that is not valid Jinja.
         """
+        if OPEN in source or CLOSE in source:
+            raise CannotServe(f"The chat template uses {OPEN!r} or {CLOSE!r}; FlashRT needs both.")
         environment = _environment(now)
         try:
             tree = environment.parse(source)
@@ -65,6 +65,7 @@ class Template:
         mark = _marker(control)
         for leaf in tree.find_all((nodes.TemplateData, nodes.Const)):
             _mark_leaf(leaf, mark)
+        self.source = source
         code = environment.compile(tree)
         shared = environment.make_globals(
             {name: mark(token) for name, token in (named_tokens or {}).items()}

@@ -94,8 +94,9 @@ def tokenizer_config() -> dict[str, Any]:
 
 def write_demo(out: Path, tokenizer: Tokenizer, seed: int) -> None:
     """The whole checkpoint into the folder `out`; files of the same names are replaced."""
-    turn_end, stop = tokenizer.token_to_id("<|im_end|>"), tokenizer.token_to_id("<|endoftext|>")
-    config = model_config(tokenizer.get_vocab_size(), stop)
+    ids = tokenizer.get_vocab()
+    turn_end, stop = ids["<|im_end|>"], ids["<|endoftext|>"]
+    config = model_config(len(ids), stop)
     out.mkdir(parents=True, exist_ok=True)
     _write_json(out / "config.json", config)
     _write_json(out / "generation_config.json", generation_config(turn_end, stop))

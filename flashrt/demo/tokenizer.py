@@ -8,6 +8,7 @@ last rank, in their usual order.
 import base64
 from collections.abc import Mapping
 from importlib.resources import files
+from itertools import pairwise
 
 from tokenizers import AddedToken, Regex, Tokenizer, decoders, normalizers, pre_tokenizers
 from tokenizers.models import BPE
@@ -73,7 +74,7 @@ def shown(token: bytes) -> str:
 def _last_two(token: bytes, ranks: Ranks, below: int) -> list[bytes] | None:
     parts = [bytes([byte]) for byte in token]
     while len(parts) > 2:
-        pairs = (ranks.get(a + b, below) for a, b in zip(parts, parts[1:], strict=False))
+        pairs = (ranks.get(a + b, below) for a, b in pairwise(parts))
         best, at = min((rank, i) for i, rank in enumerate(pairs))
         if best >= below:
             return None

@@ -85,7 +85,7 @@ def _with_waiting(
     while isinstance(piece, Output):
         outputs.append(piece)
         try:
-            piece = sink._receive.receive_nowait()
+            piece = sink.receive_nowait()
         except (trio.WouldBlock, trio.EndOfChannel):
             return outputs, None
     return outputs, piece

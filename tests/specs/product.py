@@ -139,7 +139,7 @@ class Walk:
         """
         into: dict[Joint, list[Joint]] = {}
         for edge in self.edges:
-            if edge.move.step not in CLIENTS | UNHAPPY:
+            if is_good(edge.move):
                 into.setdefault(edge.after, []).append(edge.before)
         served = {joint for joint in self.found_by if joint.all_over}
         waiting = list(served)
@@ -178,6 +178,12 @@ def may_be_taken(move: Move, joint: Joint, request: int) -> bool:
         and (not move.boundary or joint.boundary in move.boundary)
         and (not move.sink or joint.sinks[request] in move.sink)
     )
+
+
+def is_good(move: Move) -> bool:
+    """Whether the server makes this move for a request that nobody gives up, and stays hot."""
+    unclean = BoundaryEvent.INVALIDATE in move.fires_boundary and move.step is not Step.REBUILD
+    return move.step not in CLIENTS | UNHAPPY and not unclean
 
 
 def broken_laws(edge: Edge) -> Iterator[str]:

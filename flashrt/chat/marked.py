@@ -1,0 +1,120 @@
+"""Rendered text whose control tokens are marked, and how it is cut at them."""
+
+from collections.abc import Container, Iterator, Sequence
+from itertools import chain
+from typing import Any
+
+import attrs
+
+from flashrt.chat.template import CLOSE, OPEN, Template
+from flashrt.errors import BadRequest
+
+THINK_OPEN = "<think>"
+THINK_CLOSE = "</think>"
+
+PRIVATE_USE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
+
+
+@attrs.frozen
+class Piece:
+    """Plain text, or one control token by its literal."""
+
+    text: str
+    is_control: bool = False
+
+
+@attrs.frozen
+class Marked:
+    """What a template rendered. `stand_ins` stand in it for marks that came in as values."""
+
+    text: str
+    stand_ins: tuple[str, str] | None = None
+
+    def pieces(self) -> list[Piece]:
+        """The text cut at its control tokens, without marks."""
+        return [piece for piece in self._cut() if piece.text]
+
+    def _cut(self) -> Iterator[Piece]:
+        head, *parts = self.text.split(OPEN)
+        plain = head
+        for part in parts:
+            literal, closed, tail = part.partition(CLOSE)
+            if closed:
+                yield Piece(self._unmarked(plain))
+                yield Piece(literal, is_control=True)
+                plain = tail
+            else:  # the template cut its own token in two: that is text now
+                plain += part
+        yield Piece(self._unmarked(plain))
+
+    def _unmarked(self, text: str) -> str:
+        if CLOSE in text:
+            text = text.replace(CLOSE, "")
+        if self.stand_ins:
+            for mark, stand_in in zip((OPEN, CLOSE), self.stand_ins, strict=True):
+                text = text.replace(stand_in, mark)
+        return text
+
+
+def render_marked(template: Template, values: dict[str, Any]) -> Marked:
+    """Render `values` so that no string in them can pass for a control token of the template."""
+    if not _holds_mark(values):
+        return Marked(template.render(values))
+    stand_ins = _stand_ins(values, template.source)
+    table = str.maketrans(dict(zip((OPEN, CLOSE), stand_ins, strict=True)))
+    return Marked(template.render(_translated(values, table)), stand_ins)
+
+
+def opens_thinking(pieces: Sequence[Piece], control: Container[str]) -> bool:
+    """Whether a prompt ends inside a think block: nothing but text after an opening."""
+    if THINK_OPEN not in control:
+        tail = pieces[-1].text if pieces and not pieces[-1].is_control else ""
+        return tail.rfind(THINK_OPEN) > tail.rfind(THINK_CLOSE)
+    last = next((piece.text for piece in reversed(pieces) if piece.is_control), None)
+    return last == THINK_OPEN
+
+
+def _holds_mark(value: Any) -> bool:
+    if isinstance(value, str):
+        return not value.isascii() and (OPEN in value or CLOSE in value)
+    if isinstance(value, dict):
+        return any(map(_holds_mark, value)) or any(map(_holds_mark, value.values()))
+    if isinstance(value, list | tuple):
+        return any(map(_holds_mark, value))
+    return False
+
+
+def _stand_ins(values: Any, source: str) -> tuple[str, str]:
+    """Two private characters that occur nowhere in the values, nor in the template."""
+    taken = set(chain.from_iterable(_strings(values))).union(source, OPEN, CLOSE)
+    free = (chr(code) for code in chain(*PRIVATE_USE) if chr(code) not in taken)
+    first, second = next(free, None), next(free, None)
+    if first is None or second is None:
+        raise BadRequest(
+            "The messages use every private-use character of Unicode; FlashRT needs two of them "
+            "to tell its own control tokens apart. Leave some out.",
+            param="messages",
+        )
+    return first, second
+
+
+def _strings(value: Any) -> Iterator[str]:
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, dict):
+        for key, item in value.items():
+            yield from _strings(key)
+            yield from _strings(item)
+    elif isinstance(value, list | tuple):
+        for item in value:
+            yield from _strings(item)
+
+
+def _translated(value: Any, table: dict[int, str]) -> Any:
+    if isinstance(value, str):
+        return value.translate(table)
+    if isinstance(value, dict):
+        return {_translated(k, table): _translated(v, table) for k, v in value.items()}
+    if isinstance(value, list | tuple):
+        return [_translated(item, table) for item in value]
+    return value

@@ -1,0 +1,66 @@
+"""Pieces of rendered text to ids, remembered by content."""
+
+import hashlib
+import threading
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from flashrt.chat.marked import Piece
+from flashrt.chat.prompt import Segment
+from flashrt.chat.tokenizer import Tokenizer
+
+
+class SegmentCache:
+    """Least recently used first out, bounded by the ids it holds. Safe to use from several threads.
+
+    Text between two control tokens is encoded by itself, as the tokenizer would do inside a longer
+    text, so a piece's ids depend on nothing but the piece.
+    """
+
+    def __init__(self, tokenizer: Tokenizer, tokens_max: int) -> None:
+        self._tokenizer = tokenizer
+        self._tokens_max = tokens_max
+        self._tokens = 0
+        self._known: OrderedDict[str, Segment] = OrderedDict()
+        self._lock = threading.Lock()
+        self._control = {
+            literal: Segment(key=f"control:{literal}", ids=(token_id,))
+            for literal, token_id in tokenizer.control.items()
+        }
+
+    def segments(self, pieces: Sequence[Piece]) -> list[Segment]:
+        """One segment for each piece."""
+        with self._lock:
+            found = [self._find(piece) for piece in pieces]
+        made = [s or self._make(p.text) for s, p in zip(found, pieces, strict=True)]
+        with self._lock:
+            for old, new, piece in zip(found, made, pieces, strict=True):
+                if old is None:
+                    self._keep(piece.text, new)
+        return made
+
+    @property
+    def held_tokens(self) -> int:
+        """Ids in the cache."""
+        return self._tokens
+
+    def _find(self, piece: Piece) -> Segment | None:
+        if piece.is_control:
+            return self._control[piece.text]
+        segment = self._known.get(piece.text)
+        if segment is not None:
+            self._known.move_to_end(piece.text)
+        return segment
+
+    def _make(self, text: str) -> Segment:
+        digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
+        return Segment(key=f"text:{digest}", ids=self._tokenizer.encode_text(text))
+
+    def _keep(self, text: str, segment: Segment) -> None:
+        if text in self._known or len(segment.ids) > self._tokens_max:
+            return
+        self._known[text] = segment
+        self._tokens += len(segment.ids)
+        while self._tokens > self._tokens_max:
+            _, oldest = self._known.popitem(last=False)
+            self._tokens -= len(oldest.ids)

@@ -1,0 +1,238 @@
+"""The real engine: the protocol over a Qwen3.5-type model on one device.
+
+Ids, boundaries and refusals are here; tensors are in the live state.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import MappingProxyType
+from typing import TypeVar
+
+import attrs
+import torch
+
+from flashrt.engine.checkpoint import load_checkpoint
+from flashrt.engine.config import ModelConfig
+from flashrt.engine.identity import identity_of
+from flashrt.engine.live import LiveState
+from flashrt.engine.protocol import (
+    ROLLBACK_MAX,
+    Capsule,
+    Constraint,
+    ContextFull,
+    DecodeChunk,
+    EngineInfo,
+    EngineMisuse,
+    SamplingParams,
+)
+from flashrt.engine.sampler import Sampler
+from flashrt.engine.selfcheck import check_rows
+from flashrt.engine.weights import ModelWeights
+from flashrt.errors import CannotServe
+
+T = TypeVar("T")
+
+
+class HybridEngine:
+    """One hot model; device and dtype are those of its weights."""
+
+    graph_capture_count = 0
+
+    def __init__(
+        self,
+        config: ModelConfig,
+        weights: ModelWeights,
+        *,
+        max_seq: int,
+        model_name: str,
+        unused: tuple[str, ...] = (),
+        threads: int | None = None,
+        sampleable: int | None = None,
+    ) -> None:
+        """`sampleable`: ids from here on belong to no token and are never chosen.
+
+        Fixes torch's thread count (of the process) to `threads`, or to what it is now: a sum's bits
+        depend on it. Raises CannotServe where `max_seq` passes the model's own window, or where
+        this machine does not keep the bits of a row.
+        """
+        if not 1 < max_seq <= config.max_positions:
+            raise CannotServe(
+                f"max_seq = {max_seq}: the model's window is {config.max_positions} tokens; "
+                "ask for that or less, and at least 2"
+            )
+        torch.set_num_threads(threads or torch.get_num_threads())
+        torch.set_float32_matmul_precision("highest")
+        torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
+        embed = weights.embed
+        self._info = EngineInfo(
+            model_name=model_name,
+            vocab_size=config.vocab_size,
+            max_seq=max_seq,
+            device=str(embed.device),
+            dtype=str(embed.dtype).removeprefix("torch."),
+            identity=identity_of(config, weights),
+            unused=unused,
+        )
+        self._live = LiveState.allocate(config, weights, max_seq)
+        self._sampler = Sampler(config.vocab_size, sampleable)
+        self._journal: list[int] = []
+        self._epoch = 0
+        check_rows(self._live)
+
+    @classmethod
+    def load(
+        cls,
+        path: str | Path,
+        *,
+        device: str | torch.device = "cpu",
+        dtype: torch.dtype = torch.float32,
+        max_seq: int | None = None,
+        threads: int | None = None,
+        sampleable: int | None = None,
+        progress: bool = True,
+    ) -> "HybridEngine":
+        """From a checkpoint folder; without `max_seq`, the model's whole window."""
+        loaded = load_checkpoint(path, device=device, dtype=dtype, progress=progress)
+        return cls(
+            loaded.config,
+            loaded.weights,
+            max_seq=max_seq or loaded.config.max_positions,
+            model_name=loaded.model_name,
+            unused=loaded.unused,
+            threads=threads,
+            sampleable=sampleable,
+        )
+
+    @property
+    def info(self) -> EngineInfo:
+        """Facts that never change."""
+        return self._info
+
+    @property
+    def position(self) -> int:
+        """Tokens the live state has processed."""
+        return self._live.position
+
+    @property
+    def journal(self) -> Sequence[int]:
+        """Processed ids, and the pending one."""
+        return tuple(self._journal)
+
+    def reset(self) -> None:
+        """Forget everything."""
+        self._epoch += 1
+        self._forget()
+
+    def prefill(self, tokens: Sequence[int], cuts: Sequence[int] = ()) -> Iterator[int]:
+        """Extend the live state by `tokens`, one block per piece."""
+        self._epoch += 1
+        return self._alone(lambda: self._prefill(tuple(tokens), tuple(cuts)))
+
+    def decode(
+        self, params: SamplingParams, constraint: Constraint | None = None
+    ) -> Iterator[DecodeChunk]:
+        """Produce ids one by one."""
+        self._epoch += 1
+        return self._alone(lambda: self._decode(params, constraint))
+
+    def drop_pending(self) -> None:
+        """Forget the pending id, if there is one."""
+        self._epoch += 1
+        del self._journal[self.position :]
+
+    def rollback(self, n: int) -> None:
+        """Drop the newest n journal ids."""
+        left = len(self._journal) - n
+        if not 0 <= n <= ROLLBACK_MAX:
+            raise EngineMisuse(f"rollback of {n} ids; 0 to {ROLLBACK_MAX} are possible")
+        if left < 1 or left - 1 < self._live.floor:
+            raise EngineMisuse(
+                f"rollback of {n} of {len(self._journal)} ids would leave {left - 1} processed; "
+                f"the floor is {self._live.floor}, and one id must be left"
+            )
+        self._epoch += 1
+        del self._journal[left:]
+        self._live.truncate(left - 1)
+
+    def snapshot(self, length: int | None = None) -> Capsule:
+        """A copy of the state here, or as it stood at `length` processed ids."""
+        at = self.position if length is None else length
+        oldest = max(self._live.floor, self.position - ROLLBACK_MAX, 1)
+        if not oldest <= at <= self.position:
+            raise EngineMisuse(f"snapshot at {at}; {oldest} to {self.position} can be reached")
+        buffers = self._live.saved(at)
+        return Capsule(
+            tokens=tuple(self._journal if length is None else self._journal[:at]),
+            position=at,
+            identity=self._info.identity,
+            buffers=MappingProxyType(buffers),
+            capsule_bytes=sum(buffer.nbytes for buffer in buffers.values()),
+        )
+
+    def restore(self, capsule: Capsule) -> None:
+        """Become the state of `capsule`."""
+        if capsule.identity != self._info.identity:
+            raise EngineMisuse(
+                f"a capsule of engine {capsule.identity!r}; this is {self._info.identity!r}"
+            )
+        if len(capsule.tokens) > self._info.max_seq:
+            raise EngineMisuse(
+                f"a capsule of {len(capsule.tokens)} ids; max_seq is {self._info.max_seq}"
+            )
+        self._epoch += 1
+        self._live.load(capsule.position, capsule.buffers)
+        self._journal = list(capsule.tokens)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _forget(self) -> None:
+        self._journal = []
+        self._live.reset()
+
+    def _alone(self, begin: Callable[[], Iterator[T]]) -> Iterator[T]:
+        """Resume only while nothing else has changed the state; a step that fails forgets it."""
+        self._epoch += 1
+        epoch, steps = self._epoch, begin()
+        while True:
+            if self._epoch != epoch:
+                raise EngineMisuse("the state was changed while this generator stood at a boundary")
+            try:
+                value = next(steps)
+            except StopIteration:
+                return
+            yield value
+
+    def _prefill(self, tokens: tuple[int, ...], cuts: tuple[int, ...]) -> Iterator[int]:
+        start, end = self.position, self.position + len(tokens)
+        self._check_ids(tokens)
+        if list(cuts) != sorted(set(cuts)) or not all(start < cut < end for cut in cuts):
+            raise EngineMisuse(f"cuts {cuts} do not rise strictly inside ({start}, {end})")
+        if end > self._info.max_seq:
+            raise ContextFull(f"{end} tokens; max_seq is {self._info.max_seq}")
+        del self._journal[start:]
+        for stop in (*cuts, end):
+            piece = tokens[self.position - start : stop - start]
+            self._advance(self._live.process_block, piece)
+            self._journal += piece
+            yield stop
+
+    def _check_ids(self, tokens: tuple[int, ...]) -> None:
+        if not tokens:
+            raise EngineMisuse("prefill of no tokens")
+        low, high = min(tokens), max(tokens)
+        if low < 0 or high >= self._info.vocab_size:
+            odd = low if low < 0 else high
+            raise EngineMisuse(f"id {odd} is outside the vocabulary of {self._info.vocab_size}")
+
+    def _decode(
+        self, params: SamplingParams, constraint: Constraint | None
+    ) -> Iterator[DecodeChunk]:
+        if self.position == 0:
+            raise EngineMisuse("decode before any prefill or restore")
+        pending = self._journal[self.position :]
+        if params.stop_ids.intersection(pending):
+            raise EngineMisuse(f"the pending id {pending[0]} is a stop id")
+        accepted: tuple[int, ...] = ()
+        while len(self._journal) < self._info.max_seq and accepted[-1:] != ...:
+            accepted = self._step(params, constraint, accepted)
+            yield DecodeChunk(accepted, drafted=0)

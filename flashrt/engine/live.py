@@ -1,0 +1,142 @@
+"""The live state: static buffers, the lengths that say what in them counts, and their capsules.
+
+    position    tokens processed
+    anchor      newest chunk of 64 whose anchor S is stored; the one before it is kept
+    floor       no state below this position can be rebuilt
+
+A chunk is folded when the first row behind it is processed, not when its last one is: so a rollback
+of 64 ids always finds its anchor, and a draft that crosses a multiple of 64 changes no anchor
+before it is known to stay.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+import torch
+from torch import Tensor
+
+from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, Buffers
+from flashrt.engine.config import ModelConfig
+from flashrt.engine.delta import folded
+from flashrt.engine.model import Model
+from flashrt.engine.passes import ring_index
+from flashrt.engine.weights import ModelWeights
+
+
+@attrs.define(eq=False)
+class LiveState:
+    """One model's state. Moves forward by rows or blocks, back by lengths."""
+
+    model: Model
+    buffers: Buffers
+    position: int = 0
+    anchor: int = 0
+    floor: int = 0
+
+    @classmethod
+    def allocate(cls, config: ModelConfig, weights: ModelWeights, max_seq: int) -> "LiveState":
+        """Empty, on the device and in the dtype of the weights."""
+        embed = weights.embed
+        buffers = Buffers.allocate(config, max_seq, embed.device, embed.dtype)
+        return cls(Model(config, weights, buffers), buffers)
+
+    @torch.inference_mode()
+    def reset(self) -> None:
+        """Nothing processed."""
+        self.buffers.clear_start()
+        self.position = self.anchor = self.floor = 0
+
+    # -- forward -----------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def process_block(self, ids: Sequence[int]) -> None:
+        """Process ids together; bits may depend on where the block begins and ends."""
+        self._settle()
+        self.model.block(ids, self.position)
+        # The block leaves a chunk that ends with it open.
+        self._processed(len(ids), anchor=(self.position + len(ids) - 1) // CHUNK)
+
+    @torch.inference_mode()
+    def process_rows(self, ids: Sequence[int]) -> None:
+        """Process at most 64 ids, each with the bits it would have alone."""
+        self._settle()
+        self.model.rows(ids, self.position, self.anchor)
+        self._processed(len(ids), anchor=self.anchor)
+
+    @torch.inference_mode()
+    def logits(self) -> Tensor:
+        """[V] float32 for the id at `position`. At least one token must be processed."""
+        return self.model.logits(self.position)
+
+    def _settle(self) -> None:
+        """Fold what is complete: rows are about to be processed behind it."""
+        while self.anchor < self.position // CHUNK:
+            for state in self.buffers.linear:
+                state.anchors[(self.anchor + 1) % 2] = folded(state, self.anchor)
+            self.anchor += 1
+        self.floor = max(self.floor, (self.anchor - 1) * CHUNK)
+
+    def _processed(self, count: int, anchor: int) -> None:
+        """The new rows count. The oldest rows of the ring are gone, the newest two anchors here."""
+        self.position += count
+        self.anchor = anchor
+        oldest = self.position - RING + self.model.config.conv_kernel - 1
+        self.floor = max(self.floor, (anchor - 1) * CHUNK, oldest)
+
+    # -- back --------------------------------------------------------------------------------------
+
+    def truncate(self, position: int) -> None:
+        """Go back to a position that is not below `floor`. Only lengths change."""
+        chunk = position // CHUNK
+        if chunk < self.position // CHUNK:
+            # The slot of the anchor before this chunk may hold a later one.
+            self.floor = max(self.floor, chunk * CHUNK)
+        self.anchor = min(self.anchor, chunk)
+        self.position = position
+
+    # -- capsules ----------------------------------------------------------------------------------
+
+    @torch.inference_mode()
+    def saved(self, position: int) -> dict[str, Tensor]:
+        """Copies of all that the state at `position` needs; floor <= position <= self.position.
+
+        The bytes depend on the rows processed up to there only.
+        """
+        b = self.buffers
+        chunk, rows = divmod(position, CHUNK)
+        slot = chunk % RING_CHUNKS
+        return {
+            "anchor": self._anchors_before(chunk),  # [Ll, Hv, dk, dv]
+            "keys": b.keys[:, slot, :rows].clone(),  # [Ll, rows, Hk, dk]
+            "values": b.values[:, slot, :rows].clone(),  # [Ll, rows, Hv, dv]
+            "decays": b.decays[:, slot, :rows].clone(),  # [Ll, rows, Hv]
+            "raw": b.raw[:, self._before(position)],  # [Ll, kernel-1, C]
+            "kv": b.kv[:, :, :, :position].clone(),  # [Lf, 2, Hkv, position, d]
+            "hidden": b.hidden[(position - 1) % RING].clone(),  # [h]
+        }
+
+    @torch.inference_mode()
+    def load(self, position: int, saved: Mapping[str, Tensor]) -> None:
+        """Become a saved state, bit for bit."""
+        b = self.buffers
+        chunk, rows = divmod(position, CHUNK)
+        slot = chunk % RING_CHUNKS
+        b.anchors[:, chunk % 2] = saved["anchor"]
+        b.keys[:, slot, :rows] = saved["keys"]
+        b.values[:, slot, :rows] = saved["values"]
+        b.decays[:, slot, :rows] = saved["decays"]
+        b.raw[:, self._before(position)] = saved["raw"]
+        b.kv[:, :, :, :position] = saved["kv"]
+        b.hidden[(position - 1) % RING] = saved["hidden"]
+        self.position, self.anchor, self.floor = position, chunk, position
+
+    def _anchors_before(self, chunk: int) -> Tensor:
+        """[Ll, Hv, dk, dv]: stored, or folded from the open chunk just before."""
+        if chunk <= self.anchor:
+            return self.buffers.anchors[:, chunk % 2].clone()
+        return torch.stack([folded(state, chunk - 1) for state in self.buffers.linear])
+
+    def _before(self, position: int) -> Tensor:
+        """Where the raw rows lie that a convolution at `position` still sees."""
+        kernel = self.model.config.conv_kernel
+        return ring_index(position - kernel + 1, position, self.buffers.raw.device)

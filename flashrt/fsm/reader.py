@@ -1,0 +1,83 @@
+"""What kind of text the model is producing. Specification: specs/reader.md.
+
+A marker that has no row in a state is no marker there: the reader takes it for text.
+"""
+
+from enum import Enum, auto
+
+from flashrt.fsm.table import Table
+
+
+class Reading(Enum):
+    """Where in the answer are we?"""
+
+    TEXT = auto()
+    THINKING = auto()
+    CALL = auto()
+    FUNCTION = auto()
+    VALUE = auto()
+    VALUE_OVER = auto()
+    LEAVING = auto()
+    CALLED = auto()
+
+
+class ReadingEvent(Enum):
+    """Which marker was read? OTHER is whatever is neither a marker here nor blank."""
+
+    THINK_OPEN = auto()
+    THINK_CLOSE = auto()
+    CALL_OPEN = auto()
+    CALL_CLOSE = auto()
+    FUNCTION_OPEN = auto()
+    FUNCTION_CLOSE = auto()
+    PARAMETER_OPEN = auto()
+    PARAMETER_CLOSE = auto()
+    OTHER = auto()
+
+
+READER: Table[Reading, ReadingEvent] = Table(
+    name="reader",
+    initial=Reading.TEXT,
+    terminal=frozenset(),
+    rows={
+        (Reading.TEXT, ReadingEvent.THINK_OPEN): Reading.THINKING,
+        (Reading.TEXT, ReadingEvent.THINK_CLOSE): Reading.TEXT,
+        (Reading.TEXT, ReadingEvent.CALL_OPEN): Reading.CALL,
+        (Reading.TEXT, ReadingEvent.CALL_CLOSE): Reading.TEXT,
+        #
+        (Reading.THINKING, ReadingEvent.THINK_OPEN): Reading.THINKING,
+        (Reading.THINKING, ReadingEvent.THINK_CLOSE): Reading.TEXT,
+        #
+        (Reading.CALL, ReadingEvent.FUNCTION_OPEN): Reading.FUNCTION,
+        (Reading.CALL, ReadingEvent.OTHER): Reading.TEXT,
+        #
+        (Reading.FUNCTION, ReadingEvent.PARAMETER_OPEN): Reading.VALUE,
+        (Reading.FUNCTION, ReadingEvent.PARAMETER_CLOSE): Reading.FUNCTION,
+        (Reading.FUNCTION, ReadingEvent.FUNCTION_CLOSE): Reading.CALLED,
+        (Reading.FUNCTION, ReadingEvent.CALL_CLOSE): Reading.TEXT,
+        (Reading.FUNCTION, ReadingEvent.CALL_OPEN): Reading.CALL,
+        (Reading.FUNCTION, ReadingEvent.OTHER): Reading.FUNCTION,
+        #
+        (Reading.VALUE, ReadingEvent.PARAMETER_CLOSE): Reading.VALUE_OVER,
+        (Reading.VALUE, ReadingEvent.FUNCTION_CLOSE): Reading.LEAVING,
+        (Reading.VALUE, ReadingEvent.CALL_CLOSE): Reading.LEAVING,
+        #
+        (Reading.VALUE_OVER, ReadingEvent.PARAMETER_OPEN): Reading.VALUE,
+        (Reading.VALUE_OVER, ReadingEvent.PARAMETER_CLOSE): Reading.VALUE_OVER,
+        (Reading.VALUE_OVER, ReadingEvent.FUNCTION_CLOSE): Reading.CALLED,
+        (Reading.VALUE_OVER, ReadingEvent.CALL_CLOSE): Reading.TEXT,
+        (Reading.VALUE_OVER, ReadingEvent.CALL_OPEN): Reading.CALL,
+        (Reading.VALUE_OVER, ReadingEvent.OTHER): Reading.VALUE,
+        #
+        (Reading.LEAVING, ReadingEvent.PARAMETER_CLOSE): Reading.VALUE_OVER,
+        (Reading.LEAVING, ReadingEvent.FUNCTION_CLOSE): Reading.LEAVING,
+        (Reading.LEAVING, ReadingEvent.CALL_CLOSE): Reading.TEXT,
+        (Reading.LEAVING, ReadingEvent.CALL_OPEN): Reading.CALL,
+        (Reading.LEAVING, ReadingEvent.OTHER): Reading.VALUE,
+        #
+        (Reading.CALLED, ReadingEvent.FUNCTION_OPEN): Reading.FUNCTION,
+        (Reading.CALLED, ReadingEvent.CALL_CLOSE): Reading.TEXT,
+        (Reading.CALLED, ReadingEvent.CALL_OPEN): Reading.CALL,
+        (Reading.CALLED, ReadingEvent.OTHER): Reading.TEXT,
+    },
+)

@@ -1,0 +1,167 @@
+"""Builds everything and holds the nurseries: the only file that names a concrete engine.
+
+    main nursery
+    ├─ the engine thread (EngineWorker.run)     outlives HTTP, so no last commit is cut off
+    ├─ signals                                  SIGTERM and SIGINT ask for a drain
+    └─ HTTP (serve_app)                         one nursery per request inside
+"""
+
+import logging
+import signal
+import sys
+import time
+from pathlib import Path
+
+import attrs
+import trio
+
+from flashrt.chat.render import Renderer
+from flashrt.chat.template import Template
+from flashrt.chat.tokenizer import Tokenizer
+from flashrt.demo import DEMO_PATH
+from flashrt.engine.assets import find_model, read_generation_defaults, read_stop_ids
+from flashrt.engine.hybrid import HybridEngine
+from flashrt.engine.protocol import Engine, SamplingParams
+from flashrt.fsm.server import ServerEvent
+from flashrt.http.app import make_app
+from flashrt.http.server import Address, serve_app
+from flashrt.metrics import Ledger
+from flashrt.policy.auto_prefix import AutoPrefixPolicy
+from flashrt.policy.cuts import CutRule
+from flashrt.policy.limits import Limits
+from flashrt.policy.steps import Performer
+from flashrt.policy.turn_loop import TurnLoop
+from flashrt.service import AgentService, ModelCard, Voice
+from flashrt.settings import Settings
+from flashrt.worker import EngineWorker
+
+log = logging.getLogger("flashrt")
+
+SWITCH_INTERVAL_S = 0.0005
+"""With Python's 5 ms the loop waits for the engine thread's interpreter lock at every event."""
+
+
+def run(settings: Settings) -> int:
+    """Load, serve until told to stop, and return the process's exit status.
+
+    Raises CannotServe for what cannot be served; status 1 means that the engine died.
+    """
+    logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(name)s %(message)s")
+    sys.setswitchinterval(SWITCH_INTERVAL_S)
+    path = find_model(settings.model) if settings.model else DEMO_PATH
+    voice = load_voice(path)
+    engine = HybridEngine.load(
+        path,
+        device=settings.device,
+        dtype=settings.dtype,
+        max_seq=settings.max_seq,
+        threads=settings.threads,
+        tokens=voice.tokenizer.vocab_size,
+    )
+    return trio.run(serve, settings, voice, engine)
+
+
+def load_voice(path: Path) -> Voice:
+    """Tokenizer, template, stop ids and sampling defaults of a checkpoint directory."""
+    tokenizer = Tokenizer.load(path)
+    template = Template.load(path, tokenizer.control, tokenizer.named_tokens)
+    recommended = attrs.asdict(read_generation_defaults(path))
+    known = {name: value for name, value in recommended.items() if value is not None}
+    return Voice(
+        tokenizer=tokenizer,
+        renderer=Renderer(tokenizer, template),
+        stop_ids=read_stop_ids(path),
+        sampling_defaults=SamplingParams(**{"temperature": 1.0, **known}),
+    )
+
+
+async def serve(
+    settings: Settings,
+    voice: Voice,
+    engine: Engine,
+    *,
+    performer: Performer | None = None,
+    task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
+) -> int:
+    """Serve `engine` until a signal, then drain; the exit status.
+
+    `performer`: what carries out the engine's steps, if not a plain one.
+    """
+    worker, service = assemble(settings, voice, performer or Performer(engine))
+    stop = trio.Event()
+    async with trio.open_nursery() as nursery:
+        await nursery.start(_engine_thread, worker, stop)
+        nursery.start_soon(_stop_on_signal, service, stop)
+        service.state.fire(ServerEvent.LOADED)
+        async with trio.open_nursery() as http:
+            options = settings.http_options()
+            address: Address = await http.start(_http, make_app(service, options), options, stop)
+            _announce(settings, engine, service.card, address)
+            task_status.started(address)
+        service.state.fire(ServerEvent.STOP)
+        nursery.cancel_scope.cancel()
+    return 0 if worker.alive else 1
+
+
+def assemble(
+    settings: Settings, voice: Voice, performer: Performer
+) -> tuple[EngineWorker, AgentService]:
+    """Wire one engine to one service."""
+    info = performer.engine.info
+    marks = voice.renderer.turn_marks
+    rule = CutRule(settings.chunk_tokens, marks.system_open, marks.turn_end)
+    ledger = Ledger()
+    worker = EngineWorker(
+        performer,
+        TurnLoop(AutoPrefixPolicy(), rule),
+        max_queue_depth=settings.max_queue_depth,
+        ledger=ledger,
+    )
+    limits = Limits(
+        max_seq=info.max_seq,
+        max_output_tokens=settings.max_output_tokens or info.max_seq,
+        max_queue_depth=settings.max_queue_depth,
+    )
+    card = ModelCard(settings.model_name or info.model_name, info.max_seq, int(time.time()))
+    return worker, AgentService(
+        card=card, voice=voice, limits=limits, ledger=ledger, worker=worker
+    )
+
+
+async def _engine_thread(
+    worker: EngineWorker,
+    stop: trio.Event,
+    task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    """A fault of the thread drains the server; raising here would cut off the error events."""
+    try:
+        await worker.run(task_status=task_status)
+    except Exception:
+        log.exception("the engine thread has died; the server stops")
+        stop.set()
+
+
+async def _stop_on_signal(service: AgentService, stop: trio.Event) -> None:
+    with trio.open_signal_receiver(signal.SIGTERM, signal.SIGINT) as signals:
+        async for _ in signals:
+            service.drain()
+            stop.set()
+
+
+async def _http(
+    app: QuartTrio,
+    options: HttpOptions,
+    stop: trio.Event,
+    task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
+) -> None:
+    await serve_app(app, options, stop=stop, task_status=task_status)
+
+
+def _announce(settings: Settings, engine: Engine, card: ModelCard, address: Address) -> None:
+    info = engine.info
+    print(f"serving   {card.model_id} ({info.dtype} on {info.device}), window {info.max_seq} tokens")
+    for part in info.unused:
+        print(f"unused    {part}")
+    print(f"listening {address.url}   (health: {address.url}/health)")
+    key = "the key of --api-key-file" if settings.has_keys else "any"
+    print(f"clients   OPENAI_BASE_URL={address.url}/v1 OPENAI_API_KEY={key}", flush=True)

@@ -1,0 +1,201 @@
+"""Streams over a real socket: what is sent when, and how they end."""
+
+import json
+
+import pytest
+
+from flashrt.chat.deltas import (
+    FinishReason,
+    TextDelta,
+    ThinkingDelta,
+    ToolCallArguments,
+    ToolCallStart,
+)
+from flashrt.errors import EngineFailed, QueueFull
+from flashrt.items import WorkItem
+from tests.http.vocabulary import (
+    CHAT,
+    HELLO,
+    ScriptedService,
+    fail,
+    finish,
+    put,
+    read_until,
+    say,
+    serving,
+    sse,
+    whole_answer,
+)
+
+STREAM = {**HELLO, "stream": True}
+
+
+async def test_a_stream_is_headers_chunks_and_a_terminator():
+    """The role, the text, the finish chunk with the flashrt block, [DONE]; never cached."""
+    async with serving(ScriptedService(whole_answer("a", "b"))) as server:
+        answer = await server.client.post(CHAT, json=STREAM)
+
+    *chunks, done = sse(answer.text)
+    assert answer.headers["content-type"].startswith("text/event-stream")
+    assert answer.headers["cache-control"] == "no-cache"
+    assert done == "[DONE]"
+    texts = [c["choices"][0]["delta"].get("content") for c in chunks]
+    assert "".join(text or "" for text in texts) == "ab"
+    assert chunks[-1]["choices"][0]["finish_reason"] == "stop"
+    assert chunks[-1]["flashrt"]["cached_tokens"] == 2
+
+
+async def test_a_body_is_the_same_answer():
+    """Not streamed, the same deltas make one chat.completion with usage."""
+
+    def script(item: WorkItem) -> None:
+        put(item, [ThinkingDelta("hm")])
+        put(item, [TextDelta("ok"), ToolCallStart(0, "c", "f"), ToolCallArguments(0, "{}")])
+        finish(item, FinishReason.TOOL_CALLS)
+
+    async with serving(ScriptedService(script)) as server:
+        answer = (await server.client.post(CHAT, json={**HELLO, "model": "gpt-x"})).json()
+        (item,) = [await server.service.left()]
+
+    assert answer["object"] == "chat.completion"
+    assert answer["model"] == "gpt-x"
+    assert answer["choices"][0]["finish_reason"] == "tool_calls"
+    assert answer["choices"][0]["message"]["reasoning_content"] == "hm"
+    assert answer["usage"]["total_tokens"] == 5
+    assert answer["id"] == f"chatcmpl-{item.record.request_id}"
+
+
+async def test_headers_and_role_go_out_before_the_engine_has_done_anything():
+    """A client learns at once that it was admitted, however long its prefill takes."""
+    async with serving() as server:
+        stream = await server.ask(STREAM)
+
+        got = await read_until(stream, b'"role":"assistant"')
+
+        assert got.startswith(b"HTTP/1.1 200")
+
+
+async def test_each_output_is_sent_when_it_comes():
+    """Nothing is held back until the end."""
+    async with serving() as server:
+        stream = await server.ask(STREAM)
+        item = await server.service.opened()
+        for word in ("one", "two", "three"):
+            say(item, word)
+
+            await read_until(stream, word.encode())
+
+
+async def test_what_is_waiting_is_joined():
+    """Outputs that wait together become one chunk, and no id of them is lost."""
+    script = whole_answer(*"abcdef")
+    async with serving(ScriptedService(script)) as server:
+        answer = await server.client.post(CHAT, json={**STREAM, "flashrt_return_token_ids": True})
+
+    *chunks, _ = sse(answer.text)
+    assert [c["choices"][0]["delta"].get("content") for c in chunks] == ["", "abcdef", None]
+    assert chunks[-1]["flashrt"]["completion_token_ids"] == [1, 2, 3, 4, 5, 6]
+    assert chunks[-1]["flashrt"]["prompt_token_ids"] == [1, 2, 3]
+
+
+async def test_silence_is_filled_with_comments():
+    """While nothing comes, a comment is sent every heartbeat; the answer loses nothing by it."""
+    async with serving(heartbeat_s=0.01) as server:
+        stream = await server.ask(STREAM)
+        item = await server.service.opened()
+        await read_until(stream, b": keep-alive\n\n")
+        await read_until(stream, b": keep-alive\n\n")
+
+        say(item, "late")
+        finish(item)
+
+        assert b"late" in await read_until(stream, b"data: [DONE]")
+
+
+async def test_long_silence_is_filled_with_empty_chunks_too():
+    """Some clients' timers do not count comments."""
+    async with serving(heartbeat_s=0.002) as server:
+        stream = await server.ask(STREAM)
+
+        await read_until(stream, b'"delta":{},"finish_reason":null')
+
+
+async def test_a_failure_in_the_middle_is_an_error_event_and_nothing_else():
+    """After the headers a failure is the last event: no finish reason, no terminator."""
+
+    def script(item: WorkItem) -> None:
+        say(item, "a")
+        fail(item, EngineFailed("The step failed."))
+
+    async with serving(ScriptedService(script)) as server:
+        answer = await server.client.post(CHAT, json=STREAM)
+        await server.service.left()
+
+    *chunks, error = sse(answer.text)
+    assert error == {
+        "error": {
+            "message": "The step failed.",
+            "type": "server_error",
+            "param": None,
+            "code": "engine_failed",
+        }
+    }
+    assert all(c["choices"][0]["finish_reason"] is None for c in chunks)
+    assert "[DONE]" not in answer.text
+
+
+async def test_a_fault_of_ours_in_the_middle_is_an_error_event_that_says_little():
+    """A bug while a stream is written ends it with one error event; the server goes on."""
+
+    def script(item: WorkItem) -> None:
+        say(item, "a")
+        put(item, ["not a delta"])  # type: ignore[list-item]
+        finish(item)
+
+    async with serving(ScriptedService(script)) as server:
+        answer = await server.client.post(CHAT, json=STREAM)
+        await server.service.left()
+        health = await server.client.get("/health")
+
+    assert sse(answer.text)[-1]["error"]["code"] == "internal_error"
+    assert "[DONE]" not in answer.text
+    assert "not a delta" not in answer.text
+    assert health.status_code == 200
+
+
+async def test_an_answer_that_just_stops_is_an_error():
+    """A sink that closes without its terminal event never looks like a normal stop."""
+    async with serving() as server:
+        stream = await server.ask(STREAM)
+        item = await server.service.opened()
+        item.sink._send.close()
+
+        got = await read_until(stream, b"without a result")
+
+        assert b"[DONE]" not in got
+
+
+@pytest.mark.parametrize(
+    ("error", "status"), [(EngineFailed("x"), 500), (QueueFull("full", retry_after_s=3), 429)]
+)
+async def test_a_buffered_failure_has_a_status(error, status):
+    """Without a stream, a failure is an error answer."""
+    async with serving(ScriptedService(lambda item: fail(item, error))) as server:
+        answer = await server.client.post(CHAT, json=HELLO)
+        await server.service.left()
+
+    assert answer.status_code == status
+    assert answer.json()["error"]["message"] == str(error)
+
+
+async def test_text_completions_take_the_same_way():
+    """/v1/completions, streamed and not."""
+    async with serving(ScriptedService(whole_answer("a", "b"))) as server:
+        asked = {"prompt": [1, 2]}
+        whole = (await server.client.post("/v1/completions", json=asked)).json()
+        streamed = await server.client.post("/v1/completions", json={**asked, "stream": True})
+
+    chunks = sse(streamed.text)[:-1]
+    assert whole["choices"][0]["text"] == "ab"
+    assert "".join(c["choices"][0]["text"] for c in chunks) == "ab"
+    assert json.dumps(chunks[-1]["flashrt"]).count("cached_tokens") == 1

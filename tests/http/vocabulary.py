@@ -1,0 +1,208 @@
+"""A service with scripted answers behind a real server on a real socket, and raw clients."""
+
+import json
+import socket
+import struct
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import attrs
+import httpx
+import trio
+
+from flashrt.chat.deltas import Delta, FinishReason, TextDelta
+from flashrt.chat.prompt import Prompt
+from flashrt.chat.request import AgentRequest
+from flashrt.errors import FlashRTError
+from flashrt.http.app import make_app
+from flashrt.http.options import HttpOptions
+from flashrt.http.server import Address, serve_app
+from flashrt.items import Failed, Finished, Output, WorkItem
+from flashrt.metrics import RequestRecord
+from flashrt.policy.turn_loop import Turn
+
+HELLO = {"messages": [{"role": "user", "content": "hi"}]}
+CHAT = "/v1/chat/completions"
+
+
+@attrs.frozen
+class Card:
+    model_id: str = "ours"
+    max_model_len: int = 4096
+    created: int = 1_700_000_000
+
+
+def say(item: WorkItem, *texts: str) -> None:
+    """One output a text."""
+    for text in texts:
+        put(item, [TextDelta(text)])
+
+
+def put(item: WorkItem, deltas: Iterable[Delta]) -> None:
+    """One output of one token."""
+    item.record.completion_tokens += 1
+    item.sink.put(Output(tuple(deltas), (item.record.completion_tokens,)))
+
+
+def finish(item: WorkItem, reason: FinishReason = FinishReason.STOP) -> None:
+    item.sink.end(Finished(reason))
+
+
+def fail(item: WorkItem, error: FlashRTError) -> None:
+    item.sink.end(Failed(error))
+
+
+class ScriptedService:
+    """Opens items; `script` (or the test itself) puts the answer into their sinks."""
+
+    def __init__(self, script: Callable[[WorkItem], None] | None = None) -> None:
+        self.card = Card()
+        self.live = True
+        self.refuse_with: Exception | None = None
+        self.clients: list[str] = []
+        self._script = script
+        self._opened_send, self._opened = trio.open_memory_channel[WorkItem](100)
+        self._left_send, self._left = trio.open_memory_channel[WorkItem](100)
+
+    async def open(self, request: AgentRequest, *, client: str) -> WorkItem:
+        await trio.lowlevel.checkpoint()
+        if self.refuse_with is not None:
+            raise self.refuse_with
+        self.clients.append(client)
+        ids = (1, 2, 3)
+        record = RequestRecord(
+            request_id=f"r{len(self.clients)}",
+            created=1_700_000_000,
+            enqueued_at=0.0,
+            prompt_ids=ids,
+            cached_tokens=2,
+        )
+        # Nothing on this side of the sink reads the turn.
+        item = WorkItem(request, Prompt.from_ids(ids), cast(Turn, None), record)
+        if self._script is not None:
+            self._script(item)
+        self._opened_send.send_nowait(item)
+        return item
+
+    def leave(self, item: WorkItem) -> None:
+        item.sink.leave()
+        self._left_send.send_nowait(item)
+
+    def health(self) -> dict[str, object]:
+        return {"status": "ready"}
+
+    def ready(self) -> tuple[int, dict[str, object]]:
+        return 503, {"status": "draining"}
+
+    async def opened(self) -> WorkItem:
+        """The next item that was opened."""
+        return await self._opened.receive()
+
+    async def left(self) -> WorkItem:
+        """The next item that was left."""
+        return await self._left.receive()
+
+
+@attrs.frozen
+class Server:
+    """A running server."""
+
+    service: ScriptedService
+    address: Address
+    stop: trio.Event
+    stopped: trio.Event
+    client: httpx.AsyncClient
+
+    async def connect(self, *, receive_buffer: int | None = None) -> trio.SocketStream:
+        """A bare connection."""
+        sock = trio.socket.socket(socket.AF_INET, socket.SOCK_STREAM)
+        if receive_buffer is not None:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await sock.connect((self.address.host, self.address.port))
+        return trio.SocketStream(sock)
+
+    async def ask(self, fields: dict[str, Any] = HELLO, path: str = CHAT) -> trio.SocketStream:
+        """A bare connection on which a request was sent."""
+        stream = await self.connect()
+        await stream.send_all(post(fields, path))
+        return stream
+
+
+@asynccontextmanager
+async def serving(service: ScriptedService | None = None, **options: Any) -> AsyncIterator[Server]:
+    """A server for the length of a test, which may take a few seconds at most."""
+    service = service or ScriptedService()
+    chosen = HttpOptions(**{"port": 0, "graceful_timeout_s": 0.2, **options})
+    stop, stopped = trio.Event(), trio.Event()
+
+    async def run(task_status: trio.TaskStatus[Address]) -> None:
+        await serve_app(make_app(service, chosen), chosen, stop=stop, task_status=task_status)
+        stopped.set()
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            address = await nursery.start(run)
+            async with httpx.AsyncClient(base_url=address.url, trust_env=False) as client:
+                yield Server(service, address, stop, stopped, client)
+            stop.set()
+
+
+def post(fields: dict[str, Any] | bytes, path: str = CHAT, *headers: str) -> bytes:
+    """A request as bytes."""
+    body = fields if isinstance(fields, bytes) else json.dumps(fields).encode()
+    lines = [
+        f"POST {path} HTTP/1.1",
+        "Host: localhost",
+        "Content-Type: application/json",
+        f"Content-Length: {len(body)}",
+        *headers,
+    ]
+    return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+async def read_until(stream: trio.SocketStream, wanted: bytes) -> bytes:
+    """All bytes up to and with `wanted`."""
+    got = b""
+    while wanted not in got:
+        piece = await stream.receive_some()
+        assert piece, f"the connection ended before {wanted!r} came: {got!r}"
+        got += piece
+    return got
+
+
+async def read_all(stream: trio.SocketStream) -> bytes:
+    """All bytes up to the end of the connection."""
+    return b"".join([piece async for piece in stream])
+
+
+async def hang_up(stream: trio.SocketStream) -> None:
+    """FIN: an orderly close."""
+    await stream.aclose()
+
+
+async def reset(stream: trio.SocketStream) -> None:
+    """RST: what the kernel of a killed client sends."""
+    stream.socket.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+    await stream.aclose()
+
+
+async def half_close(stream: trio.SocketStream) -> None:
+    """The client says that it will send no more."""
+    await stream.send_eof()
+
+
+def sse(text: str) -> list[Any]:
+    """The JSON values of a stream; the terminator as the string "[DONE]"."""
+    payloads = [line[6:] for line in text.split("\n") if line.startswith("data: ")]
+    return [p if p == "[DONE]" else json.loads(p) for p in payloads]
+
+
+def whole_answer(*texts: str) -> Callable[[WorkItem], None]:
+    """A script: these texts, then a clean end."""
+
+    def script(item: WorkItem) -> None:
+        say(item, *texts)
+        finish(item)
+
+    return script

