@@ -7,9 +7,11 @@
 """
 
 import logging
+import os
 import signal
 import sys
 import time
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -21,6 +23,7 @@ from flashrt.chat.tokenizer import Tokenizer
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.assets import find_model, read_generation_defaults, read_stop_ids
 from flashrt.engine.hybrid import HybridEngine
+from flashrt.engine.placement import Placement
 from flashrt.engine.protocol import Engine, SamplingParams
 from flashrt.fsm.server import ServerEvent
 from flashrt.http.app import make_app
@@ -49,14 +52,15 @@ def run(settings: Settings) -> int:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(name)s %(message)s")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     path = find_model(settings.model) if settings.model else DEMO_PATH
+    place = Placement.of(settings.device, settings.dtype)
     voice = load_voice(path)
     engine = HybridEngine.load(
         path,
-        device=settings.device,
-        dtype=settings.dtype,
-        max_seq=settings.max_seq,
-        threads=settings.threads,
-        tokens=voice.tokenizer.vocab_size,
+        device=place.device,
+        dtype=place.dtype,
+        max_seq=settings.max_seq or None,
+        threads=settings.threads or max(1, len(os.sched_getaffinity(0)) - 1),
+        sampleable=voice.tokenizer.vocab_size,
     )
     return trio.run(serve, settings, voice, engine)
 
@@ -95,7 +99,8 @@ async def serve(
         service.state.fire(ServerEvent.LOADED)
         async with trio.open_nursery() as http:
             options = settings.http_options()
-            address: Address = await http.start(_http, make_app(service, options), options, stop)
+            app = make_app(service, options)
+            address: Address = await http.start(partial(serve_app, app, options, stop=stop))
             _announce(settings, engine, service.card, address)
             task_status.started(address)
         service.state.fire(ServerEvent.STOP)
@@ -146,15 +151,6 @@ async def _stop_on_signal(service: AgentService, stop: trio.Event) -> None:
         async for _ in signals:
             service.drain()
             stop.set()
-
-
-async def _http(
-    app: QuartTrio,
-    options: HttpOptions,
-    stop: trio.Event,
-    task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
-) -> None:
-    await serve_app(app, options, stop=stop, task_status=task_status)
 
 
 def _announce(settings: Settings, engine: Engine, card: ModelCard, address: Address) -> None:

@@ -101,7 +101,7 @@ class AgentService:
             "model": self.card.model_id,
             "max_model_len": self.card.max_model_len,
             "queued": self._worker.depth(),
-            "running": None if running is None else running.life.state.name,
+            "running": None if running is None else _running(running),
             "totals": self._ledger.report(),
         }
 
@@ -175,6 +175,15 @@ class AgentService:
         record.finished_at = time.perf_counter()
         record.error = refusal.message
         self._ledger.close(record)
+
+
+def _running(item: WorkItem) -> dict[str, object]:
+    """The request that the engine works on; `leaving`: it ends at the next boundary."""
+    return {
+        "request_id": item.record.request_id,
+        "state": item.life.state.name,
+        "leaving": item.cancel.cancelled,
+    }
 
 
 def namespace(request: AgentRequest, client: str) -> str:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 import flashrt.errors
+from flashrt.cli import main
 from flashrt.errors import FlashRTError, Refused
 from tests.source import ROOT, Module, files, modules
 
@@ -62,6 +63,17 @@ def test_the_ci_script_ends_with_the_readmes_test_command():
     lines = [line.strip() for line in (ROOT / ".ci" / "run").read_text().splitlines() if line]
 
     assert lines[-1] == TEST
+
+
+def test_every_flag_of_serve_is_in_the_settings_page(capsys: pytest.CaptureFixture[str]):
+    """Whatever `flashrt serve --help` offers, docs/settings.md explains."""
+    with pytest.raises(SystemExit):
+        main(["serve", "--help"])
+    flags = set(re.findall(r"--[a-z][a-z-]+", capsys.readouterr().out)) - {"--help"}
+    page = (ROOT / "docs" / "settings.md").read_text()
+
+    assert len(flags) > 10
+    assert [flag for flag in sorted(flags) if f"`{flag}`" not in page] == []
 
 
 @pytest.mark.parametrize("error", ERRORS, ids=lambda error: error.__name__)

@@ -31,7 +31,7 @@ ROOMS = {
     "http": ("protocols", "service", "items", "chat", "errors"),
     "client": (),
     "demo": (),
-    "bench": (),
+    "bench": ("*",),  # measures whatever there is
     "settings": ("*",),
     "serve": ("*",),
     "cli": ("*",),
@@ -70,7 +70,19 @@ UNTESTED = {
     "flashrt.chat.request": "values only",
     "flashrt.engine.protocol": "values and signatures; tests/engine/contract.py holds its laws",
     "flashrt.engine.fake": "tests/engine/test_contract.py",
+    "flashrt.engine.buffers": "a layout; tests/engine/test_hybrid.py compares its bytes",
+    "flashrt.engine.identity": "tests/engine/test_hybrid.py",
+    "flashrt.engine.live": "tests/engine/test_hybrid.py",
+    "flashrt.engine.mixers": "tests/engine/test_model.py compares the whole with the reference",
+    "flashrt.engine.ops": "tests/engine/test_model.py compares the whole with the reference",
+    "flashrt.engine.passes": "tests/engine/test_model.py compares the whole with the reference",
+    "flashrt.engine.selfcheck": "tests/engine/test_linear.py",
+    "flashrt.engine.weights": "tests/engine/test_checkpoint.py",
+    "flashrt.errors": "tests/test_docs.py holds its tree",
+    "flashrt.http.body": "tests/http/test_app.py",
     "flashrt.http.options": "values only",
+    "flashrt.policy.prefix": "tests/specs/test_decisions.py reads its table",
+    "flashrt.serve": "tests/whole starts real servers",
 }
 
 # Third parties that are imported and not declared, and why.

@@ -2,7 +2,7 @@
 
 from collections.abc import Container, Iterator, Sequence
 from itertools import chain
-from typing import Any
+from typing import Any, NamedTuple
 
 import attrs
 
@@ -15,9 +15,8 @@ THINK_CLOSE = "</think>"
 PRIVATE_USE = (range(0xE000, 0xF900), range(0xF0000, 0xFFFFE), range(0x100000, 0x10FFFE))
 
 
-@attrs.frozen
-class Piece:
-    """Plain text, or one control token by its literal."""
+class Piece(NamedTuple):
+    """Plain text, or one control token by its literal. A tuple: a long history has thousands."""
 
     text: str
     is_control: bool = False

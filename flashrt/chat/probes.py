@@ -16,7 +16,13 @@ Show = Callable[[Sequence[Json], Sequence[Json]], list[Piece]]
 
 Encode = Callable[[Sequence[Piece]], list[Segment]]
 
-SYSTEM, USER, ANSWER, AGAIN, LATE = "Alpha rule", "Bravo ask", "Charlie say", "Delta ask", "Echo rule"
+SYSTEM, USER, ANSWER, AGAIN, LATE = (
+    "Alpha rule",
+    "Bravo ask",
+    "Charlie say",
+    "Delta ask",
+    "Echo rule",
+)
 
 TOOL: Json = {
     "type": "function",
@@ -48,7 +54,12 @@ def find_turn_marks(show: Show, encode: Encode) -> TurnMarks:
 
 def takes_late_system(show: Show) -> bool:
     """Whether a system message behind other messages is rendered where it stands."""
-    late = [_say("user", USER), _say("assistant", ANSWER), _say("system", LATE), _say("user", AGAIN)]
+    late = [
+        _say("user", USER),
+        _say("assistant", ANSWER),
+        _say("system", LATE),
+        _say("user", AGAIN),
+    ]
     try:
         text = "".join(piece.text for piece in show([_say("system", SYSTEM), *late], ()))
     except BadRequest:
@@ -84,7 +95,7 @@ def require_whole_control(show: Show, control: Collection[str]) -> None:
                     )
 
 
-# ---------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------
 
 
 def _say(role: str, content: str) -> Json:
@@ -111,7 +122,7 @@ def _turn_end(show: Show) -> list[Piece]:
 
 
 def _between(pieces: Sequence[Piece], before: str, after: str) -> list[Piece]:
-    """The pieces from the first control token behind `before` up to the last one ahead of `after`."""
+    """From the first control token behind `before` to the last one ahead of `after`, without it."""
     start = next((i for i, piece in enumerate(pieces) if before in piece.text), None)
     end = next((i for i, piece in enumerate(pieces) if after in piece.text), None)
     if start is None or end is None:
@@ -151,9 +162,7 @@ def _starts_with_users_turn(
     if ids[: len(opening)] != opening:
         return False
     before_user = _ids(encode(list(takewhile(lambda piece: USER not in piece.text, bare))))
-    return not any(
-        before_user[i : i + len(turn_end)] == turn_end for i in range(len(before_user))
-    )
+    return not any(before_user[i : i + len(turn_end)] == turn_end for i in range(len(before_user)))
 
 
 def _common_start(sequences: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

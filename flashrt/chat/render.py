@@ -1,4 +1,4 @@
-"""From a request to a prompt: the template's text, cut at its control tokens, as cached segments."""
+"""From a request to a prompt: the template's text, cut at control tokens, as cached segments."""
 
 from collections.abc import Sequence
 

@@ -36,8 +36,7 @@ class CacheHints:
 class AgentRequest:
     """A request for one answer. Exactly one of `messages`, `text` and `ids` is given.
 
-    `messages` are plain dicts in the shape that chat templates read: `role`, `content` (a string),
-    and for assistants `reasoning_content` and `tool_calls` with `arguments` as a mapping.
+    `messages` are objects as the client spells them; `chat.messages` brings them into one shape.
     `tools` are function schemas in the OpenAI shape. `max_tokens` None: up to the window.
     """
 

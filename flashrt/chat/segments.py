@@ -32,12 +32,12 @@ class SegmentCache:
         """One segment for each piece."""
         with self._lock:
             found = [self._find(piece) for piece in pieces]
-        made = [s or self._make(p.text) for s, p in zip(found, pieces, strict=True)]
-        with self._lock:
-            for old, new, piece in zip(found, made, pieces, strict=True):
-                if old is None:
-                    self._keep(piece.text, new)
-        return made
+        made = {p.text: self._make(p.text) for s, p in zip(found, pieces, strict=True) if s is None}
+        if made:
+            with self._lock:
+                for text, segment in made.items():
+                    self._keep(text, segment)
+        return [s or made[p.text] for s, p in zip(found, pieces, strict=True)]
 
     @property
     def held_tokens(self) -> int:
@@ -45,11 +45,12 @@ class SegmentCache:
         return self._tokens
 
     def _find(self, piece: Piece) -> Segment | None:
-        if piece.is_control:
-            return self._control[piece.text]
-        segment = self._known.get(piece.text)
+        text, is_control = piece
+        if is_control:
+            return self._control[text]
+        segment = self._known.get(text)
         if segment is not None:
-            self._known.move_to_end(piece.text)
+            self._known.move_to_end(text)
         return segment
 
     def _make(self, text: str) -> Segment:

@@ -17,7 +17,7 @@ from flashrt.chat.tokenizer import read_json
 from flashrt.errors import BadRequest, CannotServe
 
 OPEN = "\U000f8af0"
-"""Stands before each control token that the template itself writes. No rendered text contains it."""
+"""Stands before each control token that the template itself writes; no segment contains it."""
 
 CLOSE = "\U000f8af1"
 """Stands behind it."""
@@ -117,9 +117,9 @@ def find_source(path: Path) -> str:
 
 
 class GenerationTag(jinja2.ext.Extension):
-    """`{% generation %} ... {% endgeneration %}`: marks text for training; here it means nothing."""
+    """`{% generation %} ... {% endgeneration %}`: text to train on; here it means nothing."""
 
-    tags = frozenset({"generation"})
+    tags = {"generation"}  # noqa: RUF012 (the base class says so)
 
     def parse(self, parser: Parser) -> list[nodes.Node]:
         """The body alone."""

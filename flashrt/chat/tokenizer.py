@@ -129,7 +129,7 @@ class IdsToText:
 
 
 def read_json(path: Path) -> Any:
-    """The content of a JSON file; None if there is no such file. Raises CannotServe if unreadable."""
+    """The content of a JSON file; None if there is none. Raises CannotServe if unreadable."""
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -138,7 +138,7 @@ def read_json(path: Path) -> Any:
         raise CannotServe(f"{path} cannot be read: {error}") from error
 
 
-# ---------------------------------------------------------------------------------------------------
+# ----------------------------------------------------------------------------------------------
 
 
 def _byte_letters() -> dict[str, int]:
@@ -155,12 +155,9 @@ BYTE_OF_LETTER = _byte_letters()
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:
-    try:
-        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
-    except UnicodeEncodeError:
-        # JSON can spell half a surrogate pair, UTF-8 cannot.
-        text = SURROGATES.sub("\ufffd", text)
-        return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
+    if not text.isascii():
+        text = SURROGATES.sub("\ufffd", text)  # JSON can spell half of a pair, UTF-8 cannot
+    return tuple(tokenizer.encode(text, add_special_tokens=False).ids)
 
 
 def _build(description: Mapping[str, Any]) -> tokenizers.Tokenizer:
@@ -176,12 +173,14 @@ def _require_byte_level(description: Mapping[str, Any]) -> None:
     parts = decoder.get("decoders", []) if decoder.get("type") == "Sequence" else [decoder]
     if model != "BPE" or [part.get("type") for part in parts] != ["ByteLevel"]:
         raise CannotServe(
-            f"tokenizer.json: model {model!r} with decoder {decoder.get('type')!r}; only byte-level "
-            "BPE, as the Qwen3.5 family has it, can be served."
+            f"tokenizer.json: model {model!r} with decoder {decoder.get('type')!r}; only "
+            "byte-level BPE, as the Qwen3.5 family has it, can be served."
         )
 
 
-def _added_tokens(description: Mapping[str, Any], config: Mapping[str, Any]) -> list[dict[str, Any]]:
+def _added_tokens(
+    description: Mapping[str, Any], config: Mapping[str, Any]
+) -> list[dict[str, Any]]:
     """The added tokens of both files, by id; tokenizer.json wins."""
     later = {int(i): token for i, token in (config.get("added_tokens_decoder") or {}).items()}
     added = {i: {**token, "id": i} for i, token in later.items()}
@@ -200,7 +199,7 @@ def _named_tokens(config: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _without_control(description: Mapping[str, Any], control: Mapping[str, int]) -> dict[str, Any]:
-    """The same tokenizer with no way to a control token: neither added, nor spelled in the model."""
+    """The same tokenizer with no way to a control token, neither added nor in the model."""
     model = dict(description["model"])
     model["vocab"] = {t: i for t, i in model["vocab"].items() if t not in control}
     model["merges"] = [merge for merge in model["merges"] if _joined(merge) not in control]

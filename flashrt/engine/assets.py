@@ -77,8 +77,6 @@ def read_generation_defaults(folder: Path) -> GenerationDefaults:
     found = {key: _default(raw, key, file) for key in DEFAULT_RANGES}
     if raw.get("do_sample") is False:
         found["temperature"] = 0.0
-    if found["top_k"] is not None:
-        found["top_k"] = int(found["top_k"])
     return GenerationDefaults(**found)
 
 
@@ -148,9 +146,11 @@ def _default(raw: Mapping[str, Any], key: str, file: Path) -> Any:
     low, high = DEFAULT_RANGES[key]
     if type(value) not in (int, float) or not low <= value <= high:
         raise CannotServe(f"{file}: {key} = {value!r} is no number from {low} to {high}")
-    if key == "top_k" and value != int(value):
+    if key != "top_k":
+        return float(value)
+    if value != int(value):
         raise CannotServe(f"{file}: {key} = {value!r} is no whole number")
-    return value
+    return int(value)
 
 
 def _optional_json(file: Path) -> dict[str, Any]:

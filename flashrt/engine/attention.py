@@ -6,8 +6,8 @@ add exact zeros.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 SPLIT = 1024
 """Keys per partial result. Part of what fixes the bits of a row."""
@@ -72,7 +72,7 @@ def attend_block(q: Tensor, kv: Tensor, position: int) -> Tensor:
         part = shared[:, :, lo:hi].reshape(1, kv_heads, -1, d)
         mask = torch.ones(hi - lo, end, dtype=torch.bool, device=q.device).tril(position + lo)
         mask = mask.repeat(heads // kv_heads, 1)
-        got = F.scaled_dot_product_attention(
+        got = functional.scaled_dot_product_attention(
             part, keys[None, :, :end], values[None, :, :end], attn_mask=mask
         )
         out[lo:hi] = got.view(heads, hi - lo, d).transpose(0, 1)

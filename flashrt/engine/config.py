@@ -29,10 +29,10 @@ OTHER_TYPES = {
 
 # Key, the values that mean what this engine computes, and what other values would need.
 FIXED_KEYS: tuple[tuple[str, tuple[Any, ...], str], ...] = (
-    ("hidden_act", ("silu", "swish"), "another activation"),
+    ("hidden_act", ("silu", "swish", None), "other activation than silu"),
     ("attention_bias", (False, None), "bias tensors"),
     ("attn_output_gate", (True, None), "attention without output gates"),
-    ("output_gate_type", ("swish", "silu", None), "another gate in the linear layers"),
+    ("output_gate_type", ("swish", "silu", None), "other gate than silu in its linear layers"),
     ("use_sliding_window", (False, None), "a sliding attention window"),
     ("num_experts", (0, None), "mixture-of-experts layers"),
 )

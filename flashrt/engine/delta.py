@@ -41,7 +41,7 @@ class DeltaInputs:
 
 
 def fold(S: Tensor, k: Tensor, u: Tensor, G: Tensor) -> Tensor:
-    """S after a whole chunk. S [Hv, dk, dv]; normalised k [Hk, 64, dk], u [Hv, 64, dv], G [Hv, 64]."""
+    """S after a whole chunk. S [Hv, dk, dv]; k [Hk, 64, dk] normalised, u [Hv, 64, dv], G [Hv, 64]."""
     left = torch.exp(G[:, -1:] - G)  # [Hv, 64]
     k = k.repeat_interleave(len(S) // len(k), dim=0) * left[..., None]
     return torch.baddbmm(S * torch.exp(G[:, -1])[:, None, None], k.transpose(1, 2), u)

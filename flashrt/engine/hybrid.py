@@ -8,7 +8,6 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TypeVar
 
-import attrs
 import torch
 
 from flashrt.engine.checkpoint import load_checkpoint
@@ -28,7 +27,7 @@ from flashrt.engine.protocol import (
 from flashrt.engine.sampler import Sampler
 from flashrt.engine.selfcheck import check_rows
 from flashrt.engine.weights import ModelWeights
-from flashrt.errors import CannotServe
+from flashrt.errors import CannotServe, EngineFailed
 
 T = TypeVar("T")
 
@@ -190,7 +189,7 @@ class HybridEngine:
         self._live.reset()
 
     def _alone(self, begin: Callable[[], Iterator[T]]) -> Iterator[T]:
-        """Resume only while nothing else has changed the state; a step that fails forgets it."""
+        """Resume only while nothing else has changed the state since the first resume."""
         self._epoch += 1
         epoch, steps = self._epoch, begin()
         while True:
@@ -233,6 +232,29 @@ class HybridEngine:
         if params.stop_ids.intersection(pending):
             raise EngineMisuse(f"the pending id {pending[0]} is a stop id")
         accepted: tuple[int, ...] = ()
-        while len(self._journal) < self._info.max_seq and accepted[-1:] != ...:
+        while len(self._journal) < self._info.max_seq:
             accepted = self._step(params, constraint, accepted)
             yield DecodeChunk(accepted, drafted=0)
+            if params.stop_ids.intersection(accepted):
+                return
+
+    def _step(
+        self, params: SamplingParams, constraint: Constraint | None, accepted: tuple[int, ...]
+    ) -> tuple[int, ...]:
+        """Process the pending id, if there is one, and choose the next. One accept boundary."""
+        pending = self._journal[self.position :]
+        if pending:
+            self._advance(self._live.process_rows, pending)
+        allowed = constraint(accepted, ())[0] if constraint else None
+        logits = self._live.logits()
+        token = self._sampler.choose(logits, params, journal=self._journal, allowed=allowed)
+        self._journal.append(token)
+        return (token,)
+
+    def _advance(self, process: Callable[[Sequence[int]], None], ids: Sequence[int]) -> None:
+        """Run a step of the forward pass. One that fails half-way leaves no state to go on from."""
+        try:
+            process(ids)
+        except Exception as error:
+            self._forget()
+            raise EngineFailed(f"a forward pass over {len(ids)} tokens failed: {error}") from error

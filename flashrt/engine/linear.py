@@ -6,8 +6,8 @@ equal bits at every index is checked at start (`selfcheck.py`), not assumed.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 GROUP = 16
 """Rows of every product in the family for few rows."""
@@ -31,14 +31,14 @@ def pad_rows(x: Tensor, count: int) -> Tensor:
 def rows_linear(x: Tensor, weight: Tensor) -> Tensor:
     """x [M <= 64, K] @ weight [N, K]^T -> [M, N], row-invariant."""
     if len(x) == GROUP:
-        return F.linear(x, weight)
-    groups = [F.linear(pad_rows(part, GROUP), weight)[: len(part)] for part in x.split(GROUP)]
+        return functional.linear(x, weight)
+    groups = [functional.linear(pad_rows(part, GROUP), weight)[: len(part)] for part in x.split(GROUP)]
     return torch.cat(groups)
 
 
 def block_linear(x: Tensor, weight: Tensor) -> Tensor:
     """x [M, K] @ weight [N, K]^T -> [M, N] in one product; its bits may depend on M."""
-    return F.linear(x, weight)
+    return functional.linear(x, weight)
 
 
 def head_linear(x: Tensor, weight: Tensor) -> Tensor:

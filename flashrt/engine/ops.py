@@ -5,8 +5,8 @@ independent of each other in every one of them but `causal_conv`.
 """
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor
+from torch.nn import functional
 
 L2_EPS = 1e-6
 
@@ -21,13 +21,13 @@ def rms_norm(x: Tensor, scale: Tensor, eps: float) -> Tensor:
 def gated_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:
     """The linear layers' output norm: o / rms(o) * weight * silu(z). o [T, Hv, dv] float32."""
     inverse = torch.rsqrt(o.square().mean(-1, keepdim=True) + eps)
-    return (o * inverse * weight * F.silu(z.float())).to(z.dtype)
+    return (o * inverse * weight * functional.silu(z.float())).to(z.dtype)
 
 
 def silu_mul(gate_up: Tensor) -> Tensor:
     """silu(gate) * up of the two halves of the last dim."""
     gate, up = gate_up.float().chunk(2, dim=-1)
-    return (F.silu(gate) * up).to(gate_up.dtype)
+    return (functional.silu(gate) * up).to(gate_up.dtype)
 
 
 def sigmoid_gate(o: Tensor, gate: Tensor) -> Tensor:
@@ -51,12 +51,12 @@ def causal_conv(rows: Tensor, taps: Tensor) -> Tensor:
     total = wide[:count] * taps[0]
     for j in range(1, len(taps)):
         total = torch.addcmul(total, wide[j : j + count], taps[j])
-    return F.silu(total).to(rows.dtype)
+    return functional.silu(total).to(rows.dtype)
 
 
 def log_decay(a: Tensor, dt_bias: Tensor, rate: Tensor) -> Tensor:
     """g = -rate * softplus(a + dt_bias) <= 0, float32; `rate` = exp(A_log)."""
-    return -rate * F.softplus(a.float() + dt_bias)
+    return -rate * functional.softplus(a.float() + dt_bias)
 
 
 def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
@@ -71,7 +71,9 @@ def rotate(x: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat(turned, dim=-1).to(x.dtype)
 
 
-def rotary_tables(rows: int, dims: int, theta: float, device: torch.device) -> tuple[Tensor, Tensor]:
+def rotary_tables(
+    rows: int, dims: int, theta: float, device: torch.device
+) -> tuple[Tensor, Tensor]:
     """cos and sin [rows, 1, dims/2] float32 of position * theta^(-2i/dims)."""
     exponents = torch.arange(0, dims, 2, dtype=torch.float32) / dims
     angles = torch.outer(torch.arange(rows, dtype=torch.float32), theta**-exponents)

@@ -72,7 +72,9 @@ class Sampler:
         best = float(scores.max())
         _check_finite(best, allowed)
         ids, values = _likeliest(scores, params.top_k)
-        ids, scaled = _limited(ids, (values - best) / params.temperature, params)
+        with np.errstate(over="ignore"):  # at a tiny temperature all but the best become -inf
+            scaled = (values - best) / params.temperature
+        ids, scaled = _limited(ids, scaled, params)
         return int(ids[np.argmax(scaled + gumbel(params.seed, len(journal), ids))])
 
     def _forced(self, token: int) -> int:

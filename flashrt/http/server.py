@@ -10,15 +10,12 @@ import hypercorn.trio
 import hypercorn.trio.run
 import trio
 from hypercorn.config import Config
-from hypercorn.events import Closed
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from quart_trio import QuartTrio
 
 from flashrt.errors import CannotServe
 from flashrt.http.options import HttpOptions
-
-log = logging.getLogger("flashrt.http")
 
 SEND_BUFFER_BYTES = 64 << 10
 """What the kernel may hold for a client that does not read: about 100 kB with the reader's side."""
@@ -81,6 +78,8 @@ def _config(listener: socket.socket, options: HttpOptions) -> Config:
     config.include_server_header = False
     config.accesslog = None
     config.errorlog = logging.getLogger("flashrt.http.hypercorn")
+    # Where it listens is said by whoever started it.
+    config.errorlog.setLevel(logging.WARNING)
     return config
 
 
@@ -121,21 +120,23 @@ class Connection(TCPServer):
     """
 
     async def _read_data(self) -> None:
-        async with trio.open_nursery() as nursery:
-            nursery.start_soon(self._watch, nursery.cancel_scope)
+        async with trio.open_nursery() as reading:
+            reading.start_soon(self._watch, reading.cancel_scope)
             await super()._read_data()
-            nursery.cancel_scope.cancel()
-        # Else the connection of a client that is gone stays for the whole keep-alive time.
-        await self.idle_task.stop()
+            reading.cancel_scope.cancel()
+        # The connection is gone: end whatever still works for it. hypercorn's own notice to the app
+        # gets lost if the watch cuts it short; and its idle timer would stay for its whole time.
+        nursery = self._task_group._nursery
+        assert nursery is not None, "the task group is open as long as this runs inside it"
+        nursery.cancel_scope.cancel()
 
     async def _watch(self, reading: trio.CancelScope) -> None:
-        """End the request and the connection when the peer hangs up, wholly or for writing."""
+        """End the connection when the peer hangs up, wholly or for writing."""
         if not hasattr(select, "epoll"):
             return
         with contextlib.closing(select.epoll()) as hangup:
             hangup.register(self.stream.socket.fileno(), select.EPOLLRDHUP)
             await trio.lowlevel.wait_readable(hangup.fileno())
-        await self.protocol.handle(Closed())
-        # Ends a send that is under way as well.
+        # Ends a send that is under way as well, which no cancel would reach.
         await trio.aclose_forcefully(self.stream)
         reading.cancel()

@@ -16,53 +16,10 @@ from flashrt.protocols.fields import (
     token_limit,
 )
 
-ROLES = {
-    "system": "system",
-    "developer": "system",
-    "user": "user",
-    "assistant": "assistant",
-    "tool": "tool",
-}
-"""The roles that clients send, and what a chat template calls them."""
-
 TEMPLATE_ARGS_TAKEN = frozenset(
     {"messages", "tools", "chat_template", "add_generation_prompt", "tokenize", "return_dict"}
 )
 """Names that the server fills in itself; `chat_template_kwargs` may not replace them."""
-
-
-class Part(msgspec.Struct):
-    """One part of a message's content."""
-
-    type: str = "text"
-    text: str | None = None
-
-
-class Function(msgspec.Struct):
-    """The function of a tool call that a client sends back."""
-
-    name: str
-    arguments: str | dict[str, Any] | None = None
-
-
-class ToolCall(msgspec.Struct):
-    """A tool call that a client sends back."""
-
-    function: Function
-    id: str | None = None
-    type: str = "function"
-
-
-class Message(msgspec.Struct):
-    """One message, as any of the known clients spells it."""
-
-    role: str
-    content: str | list[Part] | None = None
-    reasoning_content: str | None = None
-    reasoning: str | None = None
-    tool_calls: list[ToolCall] | None = None
-    tool_call_id: str | None = None
-    name: str | None = None
 
 
 class Tool(msgspec.Struct):
@@ -79,9 +36,9 @@ class ResponseFormat(msgspec.Struct):
 
 
 class ChatFields(CommonFields, kw_only=True):
-    """The fields of a Chat Completions request."""
+    """The fields of a Chat Completions request. `chat.messages` reads the messages themselves."""
 
-    messages: list[Message]
+    messages: list[dict[str, Any]]
     tools: list[Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
     max_completion_tokens: int | None = None
@@ -95,7 +52,6 @@ class ChatFields(CommonFields, kw_only=True):
 
 
 _DECODER = msgspec.json.Decoder(ChatFields)
-_ARGUMENTS = msgspec.json.Decoder(dict[str, Any])
 
 
 def read_chat(body: bytes) -> Call:
@@ -106,7 +62,7 @@ def read_chat(body: bytes) -> Call:
         raise BadRequest("`messages` is empty; it needs at least one message.", param="messages")
     request = AgentRequest(
         model=fields.model or "",
-        messages=tuple(_message(m, f"messages[{i}]") for i, m in enumerate(fields.messages)),
+        messages=tuple(fields.messages),
         tools=_tools(fields),
         template_args=_template_args(fields),
         sampling=fields.sampling(),
@@ -185,68 +141,3 @@ def _tool(tool: Tool, where: str) -> Json:
             param=f"{where}.function.parameters",
         )
     return {"type": "function", "function": tool.function}
-
-
-def _message(message: Message, where: str) -> Json:
-    role = ROLES.get(message.role)
-    if role is None:
-        raise BadRequest(
-            f'`{where}.role` is "{message.role}"; it must be one of {", ".join(ROLES)}.',
-            param=f"{where}.role",
-        )
-    if message.content is None and role in ("system", "user"):
-        raise BadRequest(
-            f"`{where}.content` is missing; a {message.role} message needs a string or a list of "
-            "text parts.",
-            param=f"{where}.content",
-        )
-    plain: Json = {"role": role, "content": _text(message.content, where)}
-    if role == "assistant":
-        _add_assistant_fields(plain, message)
-    if role == "tool":
-        given = (("tool_call_id", message.tool_call_id), ("name", message.name))
-        plain.update({key: value for key, value in given if value is not None})
-    return plain
-
-
-def _text(content: str | list[Part] | None, where: str) -> str:
-    """Content as one string; templates join text parts without a gap."""
-    if not isinstance(content, list):
-        return content or ""
-    for i, part in enumerate(content):
-        if part.type not in ("text", "input_text", "output_text") or part.text is None:
-            raise BadRequest(
-                f'`{where}.content[{i}]` is of type "{part.type}"; only {{"type": "text", '
-                '"text": ...} is supported.',
-                param=f"{where}.content[{i}]",
-            )
-    return "".join(part.text or "" for part in content)
-
-
-def _add_assistant_fields(plain: Json, message: Message) -> None:
-    thinking = message.reasoning_content or message.reasoning
-    if thinking:
-        plain["reasoning_content"] = thinking
-    if message.tool_calls:
-        plain["tool_calls"] = [_tool_call(call) for call in message.tool_calls]
-
-
-def _tool_call(call: ToolCall) -> Json:
-    function = {"name": call.function.name, "arguments": _arguments(call.function.arguments)}
-    return {"id": call.id or "", "type": "function", "function": function}
-
-
-def _arguments(arguments: str | dict[str, Any] | None) -> Json:
-    """The arguments as an object.
-
-    Text that is none comes from an answer that was cut short. Refusing it would end the client's
-    session, since it is sent again with every turn; it is shown to the model as it stands.
-    """
-    if isinstance(arguments, dict):
-        return arguments
-    if arguments is None or not arguments.strip():
-        return {}
-    try:
-        return _ARGUMENTS.decode(arguments)
-    except (msgspec.MsgspecError, ValueError, RecursionError):
-        return {"arguments": arguments}

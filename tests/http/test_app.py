@@ -1,9 +1,11 @@
 """Routes and the answers to bad requests; the server goes on after each of them."""
 
+import contextlib
 import json
 import tracemalloc
 
 import pytest
+import trio
 
 from flashrt.errors import BadRequest, PromptTooLong, QueueFull, Unavailable
 from tests.http.vocabulary import (
@@ -84,7 +86,6 @@ async def test_what_the_service_refuses_has_its_status(error, status, stream):
     [
         ("GET", "/nothing", 404),
         ("GET", "/v1/models/", 404),
-        ("GET", "//v1/models", 404),
         ("GET", CHAT, 405),
         ("DELETE", "/v1/models", 405),
         ("POST", "/health", 405),
@@ -100,13 +101,23 @@ async def test_a_wrong_route_is_an_error_object(method, path, status):
     assert ("allow" in answer.headers) == (status == 405)
 
 
+async def test_a_path_is_taken_as_it_is():
+    """No redirects: clients that follow one repeat a POST, or do not."""
+    async with serving() as server:
+        stream = await server.connect()
+        await stream.send_all(b"GET //v1//models HTTP/1.1\r\nHost: localhost\r\n\r\n")
+
+        got = await read_until(stream, b"}}")
+
+    assert got.startswith(b"HTTP/1.1 404")
+
+
 BAD_BODIES = [
     b"",
     b"{",
     b"[1]",
     b'{"messages": []}',
     b'{"messages": "hi"}',
-    b'{"messages": [{"role": "wizard", "content": "x"}]}',
     b'{"messages": [{"role": "user", "content": "\xff\xfe"}]}',
     b'{"messages": [{"role": "user", "content": "x"}], "stream": "true"}',
     b"\x1f\x8b\x08\x00\x00",
@@ -182,19 +193,16 @@ async def test_a_chunked_body_over_the_limit_stays_below_twice_the_limit_in_memo
         tracemalloc.start()
         try:
             await stream.send_all(head)
-            for _ in range(limit // 65536):
-                await stream.send_all(piece)
-            tracemalloc.reset_peak()
-            before, _ = tracemalloc.get_traced_memory()
-            for _ in range(limit // 65536):
-                await stream.send_all(piece)
-            got = await read_until(stream, b"}}")
+            with contextlib.suppress(trio.BrokenResourceError):
+                for _ in range(64 * limit // 65536):
+                    await stream.send_all(piece)
             _, peak = tracemalloc.get_traced_memory()
         finally:
             tracemalloc.stop()
+        got = await read_until(stream, b"}}")
 
     assert got.startswith(b"HTTP/1.1 413")
-    assert peak - before < 2 * limit
+    assert limit < peak < 2 * limit
 
 
 async def test_a_body_that_does_not_arrive_is_408():

@@ -115,7 +115,7 @@ async def test_an_allowed_origin_may_ask_and_read():
         ({}, 401),
         ({"Authorization": "Bearer key-on"}, 401),
         ({"Authorization": "Bearer key-one-more"}, 401),
-        ({"Authorization": "Bearer "}, 401),
+        ({"Authorization": "Bearer"}, 401),
         ({"Authorization": "key-one"}, 401),
         ({"Authorization": "Basic key-one"}, 401),
         ({"Authorization": "Bearer schlüssel".encode("latin1")}, 401),

@@ -3,6 +3,7 @@
 import json
 
 import pytest
+import trio
 
 from flashrt.chat.deltas import (
     FinishReason,
@@ -12,11 +13,14 @@ from flashrt.chat.deltas import (
     ToolCallStart,
 )
 from flashrt.errors import EngineFailed, QueueFull
-from flashrt.items import WorkItem
+from flashrt.http.app import make_app
+from flashrt.http.options import HttpOptions
+from flashrt.items import Output, WorkItem
 from tests.http.vocabulary import (
     CHAT,
     HELLO,
     ScriptedService,
+    asgi_scope,
     fail,
     finish,
     put,
@@ -117,7 +121,34 @@ async def test_long_silence_is_filled_with_empty_chunks_too():
     async with serving(heartbeat_s=0.002) as server:
         stream = await server.ask(STREAM)
 
-        await read_until(stream, b'"delta":{},"finish_reason":null')
+        await read_until(stream, b'"delta":{}')
+
+
+async def test_a_stream_may_take_as_long_as_it_takes(autojump_clock):
+    """An hour of silence is an hour of heartbeats; then the answer is whole."""
+    service = ScriptedService()
+    app = make_app(service, HttpOptions())
+    asked = [{"type": "http.request", "body": json.dumps(STREAM).encode(), "more_body": False}]
+    written = b""
+
+    async def receive() -> dict[str, object]:
+        return asked.pop() if asked else await trio.sleep_forever()
+
+    async def send(message: dict[str, object]) -> None:
+        nonlocal written
+        await trio.lowlevel.checkpoint()
+        written += message.get("body", b"")
+
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(app, asgi_scope(), receive, send)
+        item = await service.opened()
+        await trio.sleep(3600)
+        say(item, "late")
+        finish(item)
+
+    assert written.count(b": keep-alive\n\n") == 3600 / 5 * 11 / 12
+    assert b"late" in written
+    assert written.endswith(b"data: [DONE]\n\n")
 
 
 async def test_a_failure_in_the_middle_is_an_error_event_and_nothing_else():
@@ -149,7 +180,7 @@ async def test_a_fault_of_ours_in_the_middle_is_an_error_event_that_says_little(
 
     def script(item: WorkItem) -> None:
         say(item, "a")
-        put(item, ["not a delta"])  # type: ignore[list-item]
+        item.sink.put(Output(b"not deltas", 5))  # type: ignore[arg-type]
         finish(item)
 
     async with serving(ScriptedService(script)) as server:
@@ -159,7 +190,7 @@ async def test_a_fault_of_ours_in_the_middle_is_an_error_event_that_says_little(
 
     assert sse(answer.text)[-1]["error"]["code"] == "internal_error"
     assert "[DONE]" not in answer.text
-    assert "not a delta" not in answer.text
+    assert "not iterable" not in answer.text
     assert health.status_code == 200
 
 

@@ -61,9 +61,11 @@ class ScriptedService:
         self.live = True
         self.refuse_with: Exception | None = None
         self.clients: list[str] = []
+        self.balance = 0
+        """Items that were opened and not yet left."""
         self._script = script
-        self._opened_send, self._opened = trio.open_memory_channel[WorkItem](100)
-        self._left_send, self._left = trio.open_memory_channel[WorkItem](100)
+        self._opened_send, self._opened = trio.open_memory_channel[WorkItem](1000)
+        self._left_send, self._left = trio.open_memory_channel[WorkItem](1000)
 
     async def open(self, request: AgentRequest, *, client: str) -> WorkItem:
         await trio.lowlevel.checkpoint()
@@ -82,11 +84,13 @@ class ScriptedService:
         item = WorkItem(request, Prompt.from_ids(ids), cast(Turn, None), record)
         if self._script is not None:
             self._script(item)
+        self.balance += 1
         self._opened_send.send_nowait(item)
         return item
 
     def leave(self, item: WorkItem) -> None:
         item.sink.leave()
+        self.balance -= 1
         self._left_send.send_nowait(item)
 
     def health(self) -> dict[str, object]:
@@ -159,6 +163,22 @@ def post(fields: dict[str, Any] | bytes, path: str = CHAT, *headers: str) -> byt
         *headers,
     ]
     return "\r\n".join([*lines, "", ""]).encode() + body
+
+
+def asgi_scope() -> dict[str, Any]:
+    """A chat request as the app sees it, for tests that stand in for hypercorn."""
+    return {
+        "type": "http",
+        "http_version": "1.1",
+        "method": "POST",
+        "scheme": "http",
+        "path": CHAT,
+        "query_string": b"",
+        "root_path": "",
+        "headers": [(b"host", b"localhost"), (b"content-type", b"application/json")],
+        "client": ("127.0.0.1", 1),
+        "extensions": {},
+    }
 
 
 async def read_until(stream: trio.SocketStream, wanted: bytes) -> bytes:

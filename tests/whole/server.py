@@ -15,7 +15,7 @@ from flashrt.http.server import Address
 from flashrt.policy.steps import Performer
 from flashrt.serve import load_voice, serve
 from flashrt.service import Voice
-from flashrt.settings import Settings
+from flashrt.settings import Settings, load
 
 VOICE: Voice = load_voice(DEMO_PATH)
 
@@ -66,7 +66,8 @@ async def running_server(
     engine: Engine, *, performer: Performer | None = None, within_s: float = 60, **wish: Any
 ) -> AsyncIterator[Server]:
     """Serve `engine` for the block; `performer` may gate its steps."""
-    settings = Settings(**{"host": "127.0.0.1", "port": 0, **wish})
+    flags = {"port": 0, **wish}
+    settings = load({name: str(value) for name, value in flags.items()}, environ={})
     with trio.fail_after(within_s):
         async with trio.open_nursery() as nursery:
             address = await nursery.start(_serve, settings, engine, performer)

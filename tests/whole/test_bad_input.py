@@ -107,8 +107,7 @@ async def test_a_wrong_key_is_401_and_a_right_one_is_served(key_file):
 
 
 async def test_health_answers_while_the_engine_works():
-    """Its slowest answers during a generation stay far below what a probe waits."""
-    times = []
+    """A probe is answered between two tokens, and says what is going on."""
     async with running_server(fake_engine(max_seq=60_000)) as server:
         async with trio.open_nursery() as nursery:
             body = chat_body("go on", max_tokens=50_000, stream=True)
@@ -121,9 +120,6 @@ async def test_health_answers_while_the_engine_works():
 
             nursery.start_soon(stream)
             await streamed.wait()
-            for _ in range(100):
-                start = trio.current_time()
-                assert (await server.http.get("/health")).json()["running"] == "DECODE"
-                times.append(trio.current_time() - start)
+            for _ in range(50):
+                assert (await server.http.get("/health")).json()["running"]["state"] == "DECODE"
             nursery.cancel_scope.cancel()
-    assert sorted(times)[len(times) // 2] < 0.25

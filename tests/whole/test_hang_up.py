@@ -46,9 +46,14 @@ async def until(condition) -> None:
         await trio.sleep(0.001)
 
 
+async def health(server) -> dict:
+    """What the server says of itself."""
+    return (await server.http.get("/health")).json()
+
+
 async def states(server) -> dict[str, int]:
-    """Finished requests by terminal state, from /health."""
-    return (await server.http.get("/health")).json()["totals"]["requests"]
+    """Finished requests by terminal state."""
+    return (await health(server))["totals"]["requests"]
 
 
 async def until_states(server, **wanted: int) -> None:
@@ -70,6 +75,8 @@ async def test_a_client_that_leaves_frees_the_engine_within_one_step(
         gate.allow(steps_before)
         await until(lambda: len(gate.steps) == steps_before)
         await leave(leaver)
+        while not (await health(server))["running"]["leaving"]:
+            await trio.sleep(0.001)
         gate.allow(1)
         await until_states(server, CANCELLED=1)
         assert len(gate.steps) <= steps_before + 1
@@ -94,7 +101,7 @@ async def test_a_client_that_leaves_the_queue_never_reaches_the_engine(leave):
         await until(lambda: len(gate.steps) == 1)
         queued = await server.stream()
         await queued.send_all(request_bytes("second"))
-        while (await server.http.get("/health")).json()["queued"] != 1:
+        while (await health(server))["queued"] != 1:
             await trio.sleep(0.001)
         await leave(queued)
         await until_states(server, CANCELLED=1)

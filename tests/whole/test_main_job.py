@@ -29,25 +29,18 @@ MESSAGES = [
 ]
 
 
-def real_engine(max_seq=2048, dtype="float32"):
-    """The real engine on the demo checkpoint."""
-    return HybridEngine.load(
-        DEMO_PATH,
-        device="cpu",
-        dtype=dtype,
-        max_seq=max_seq,
-        tokens=VOICE.tokenizer.vocab_size,
-    )
+def real_engine(max_seq=2048):
+    """The real engine on the demo checkpoint, in float32."""
+    sampleable = VOICE.tokenizer.vocab_size
+    return HybridEngine.load(DEMO_PATH, max_seq=max_seq, sampleable=sampleable, progress=False)
 
 
 @asynccontextmanager
 async def openai_client(engine):
     """The stock client, used in a thread as its users do."""
     async with running_server(engine) as server:
-        yield partial(
-            trio.to_thread.run_sync,
-            abandon_on_cancel=True,
-        ), openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
+        threaded = partial(trio.to_thread.run_sync, abandon_on_cancel=True)
+        yield threaded, openai.OpenAI(base_url=f"{server.url}/v1", api_key="any", max_retries=0)
 
 
 async def test_a_stock_client_lists_the_model_with_its_context_length():

@@ -1,0 +1,7 @@
+"""`python -m flashrt` is `flashrt`."""
+
+import sys
+
+from flashrt.cli import main
+
+sys.exit(main())

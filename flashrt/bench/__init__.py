@@ -1,0 +1,1 @@
+"""Commands that measure: `python -m flashrt.bench.kernels`."""

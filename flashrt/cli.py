@@ -1,0 +1,81 @@
+"""The command line: flags to Settings, and one line for what cannot be served."""
+
+import argparse
+import sys
+from collections.abc import Sequence
+from typing import NoReturn
+
+import flashrt
+from flashrt import settings
+from flashrt.errors import CannotServe
+
+CANNOT_SERVE_STATUS = 2
+
+
+class Parser(argparse.ArgumentParser):
+    """A parser whose complaints are ours: one line, no usage text above it."""
+
+    def error(self, message: str) -> NoReturn:
+        raise CannotServe(f"{message} (see {self.prog} --help)")
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run a command; the exit status is 0, or 2 for what cannot be served, or the command's own."""
+    try:
+        asked = vars(parser().parse_args(argv))
+        del asked["command"]
+        chosen = settings.load(asked)
+        # torch takes seconds to import; a wrong flag or --help must not wait for it.
+        from flashrt import serve
+
+        return serve.run(chosen)
+    except CannotServe as refusal:
+        print(f"flashrt: {refusal}", file=sys.stderr)
+        return CANNOT_SERVE_STATUS
+
+
+def parser() -> argparse.ArgumentParser:
+    """Everything that can be typed. Flags that are not given leave no attribute behind."""
+    top = Parser(
+        prog="flashrt",
+        description=flashrt.__doc__,
+        allow_abbrev=False,
+    )
+    top.add_argument("--version", action="version", version=f"flashrt {flashrt.__version__}")
+    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    serve = commands.add_parser(
+        "serve",
+        help="serve a checkpoint over HTTP",
+        description="Serve a checkpoint over HTTP. Every flag has an environment variable and a "
+        "key in the TOML file of --config; see docs/settings.md.",
+        argument_default=argparse.SUPPRESS,
+        allow_abbrev=False,
+    )
+    for field in settings.fields():
+        _add(serve, field)
+    return top
+
+
+def _add(serve: argparse.ArgumentParser, field: settings.Field) -> None:
+    """Values stay text: settings convert them, so every source has the same messages."""
+    text = _help(field)
+    if field.name == "model":
+        serve.add_argument("model", nargs="?", metavar="MODEL", help=text)
+        return
+    flag = settings.flag_name(field)
+    if settings.kind(field) is bool:
+        serve.add_argument(flag, action="store_true", help=text)
+        return
+    choices = field.metadata.get("choices")
+    metavar = "|".join(choices) if choices else field.metadata["metavar"] or "N"
+    action = "append" if settings.kind(field) is tuple else "store"
+    serve.add_argument(flag, action=action, metavar=metavar, help=text)
+
+
+def _help(field: settings.Field) -> str:
+    facts = [settings.env_name(field)]
+    if settings.default_text(field):
+        facts.append(f"default {settings.default_text(field)}")
+    if settings.kind(field) is tuple:
+        facts.append("may be repeated")
+    return f"{field.metadata['help']} [{'; '.join(facts)}]".replace("%", "%%")

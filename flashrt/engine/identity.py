@@ -1,0 +1,40 @@
+"""What a state belongs to: whatever could change its meaning or its bits is in one digest."""
+
+import hashlib
+import inspect
+
+import torch
+
+from flashrt.engine import (
+    attention,
+    buffers,
+    delta,
+    linear,
+    live,
+    mixers,
+    model,
+    ops,
+    passes,
+)
+from flashrt.engine.config import ModelConfig
+from flashrt.engine.weights import ModelWeights
+
+CODE = (attention, buffers, delta, linear, live, mixers, model, ops, passes)
+"""The modules that the bits of a state come from."""
+
+
+def identity_of(config: ModelConfig, weights: ModelWeights) -> str:
+    """A digest of weights, config, dtype, device kind, threads, torch and our own code."""
+    device, dtype = weights.embed.device, weights.embed.dtype
+    facts = (weights.checksum, config, dtype, _device_kind(device), torch.__version__)
+    digest = hashlib.blake2b(repr(facts).encode(), digest_size=16)
+    for module in CODE:
+        digest.update(inspect.getsource(module).encode())
+    return digest.hexdigest()
+
+
+def _device_kind(device: torch.device) -> str:
+    """What decides which kernels run, and how they split a sum."""
+    if device.type == "cuda":
+        return torch.cuda.get_device_name(device)
+    return f"{device.type} {torch.backends.cpu.get_cpu_capability()} {torch.get_num_threads()}"

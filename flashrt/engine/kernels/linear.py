@@ -1,0 +1,167 @@
+"""Products of few rows with a weight matrix, at the speed of reading the matrix once.
+
+References: `flashrt.engine.linear.rows_linear`, `head_linear`, and `flashrt.engine.ops.silu_mul`.
+
+The weights are the left operand of the matrix unit and the rows its narrow right one, NARROW or
+WIDE columns at a time, dead columns zero. More than WIDE rows are further groups of WIDE columns
+against the same weight tile. That NARROW and WIDE columns give equal bits is no promise of a
+compiler: `check_widths` tries it on the shapes that will be served.
+"""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+from flashrt.engine.kernels.tiles import Tile, tile_for
+
+NARROW = 8
+WIDE = 16
+ROWS_MAX = 64
+
+
+@triton.jit
+def _columns(X, m, k, rows, K, EVEN: tl.constexpr):
+    """X^T[k, m] with zero columns from `rows` on."""
+    live = m[None, :] < rows
+    if not EVEN:
+        live = live & (k[:, None] < K)
+    return tl.load(X + m[None, :] * K + k[:, None], mask=live, other=0.0)
+
+
+@triton.jit
+def _put(Y, total, n, m, part, rows, N):
+    """Store [n, m] sums as rows of one part of Y [parts, rows, N]."""
+    at = (part * rows + m[None, :]).to(tl.int64) * N + n[:, None]
+    live = (m[None, :] < rows) & (n[:, None] < N)
+    tl.store(Y + at, total.to(Y.dtype.element_ty), mask=live)
+
+
+@triton.jit
+def _put_gated(Y, total, pair, m, rows, N, TILE: tl.constexpr, COLUMNS: tl.constexpr):
+    """silu(gate) * up: the first half of the tile's rows are gates, the second their ups."""
+    halves = tl.permute(tl.reshape(total, (2, TILE // 2, COLUMNS)), (1, 2, 0))
+    gate, up = tl.split(halves)
+    _put(Y, gate * tl.sigmoid(gate) * up, pair, m, 0, rows, N)
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _rows_linear(
+    X, W, Y, rows, N, K,
+    PARTS: tl.constexpr, GATED: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr,
+    TILE: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
+    PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Y[part, m, n] = sum over one slice of K of X[m, k] W[n, k]; N counts Y's columns."""
+    part = tl.program_id(1)
+    i = tl.arange(0, TILE)
+    if GATED:
+        out = tl.program_id(0) * (TILE // 2) + tl.arange(0, TILE // 2)
+        inner = tl.program_id(0) * (TILE // 2) + i % (TILE // 2)
+        n = tl.minimum(inner, N - 1) + tl.where(i < TILE // 2, 0, N)
+    else:
+        out = tl.program_id(0) * TILE + i
+        n = tl.minimum(out, N - 1)
+    m = tl.arange(0, COLUMNS)
+    k = tl.arange(0, DEPTH)
+    weights = W + n[:, None].to(tl.int64) * K + k[None, :]
+    steps = tl.cdiv(K, DEPTH)
+
+    sum0 = tl.zeros([TILE, COLUMNS], tl.float32)
+    if GROUPS > 1:
+        sum1 = tl.zeros([TILE, COLUMNS], tl.float32)
+    if GROUPS > 2:
+        sum2 = tl.zeros([TILE, COLUMNS], tl.float32)
+        sum3 = tl.zeros([TILE, COLUMNS], tl.float32)
+    for step in tl.range(part * steps // PARTS, (part + 1) * steps // PARTS, num_stages=STAGES):
+        at = step * DEPTH
+        if EVEN:
+            w = tl.load(weights + at, eviction_policy="evict_first")
+        else:
+            w = tl.load(weights + at, mask=(k + at)[None, :] < K, other=0.0)
+        x = _columns(X, m, k + at, rows, K, EVEN)
+        sum0 = tl.dot(w, x, sum0, input_precision=PRECISION)
+        if GROUPS > 1:
+            x = _columns(X, m + COLUMNS, k + at, rows, K, EVEN)
+            sum1 = tl.dot(w, x, sum1, input_precision=PRECISION)
+        if GROUPS > 2:
+            x = _columns(X, m + 2 * COLUMNS, k + at, rows, K, EVEN)
+            sum2 = tl.dot(w, x, sum2, input_precision=PRECISION)
+            x = _columns(X, m + 3 * COLUMNS, k + at, rows, K, EVEN)
+            sum3 = tl.dot(w, x, sum3, input_precision=PRECISION)
+
+    if GATED:
+        _put_gated(Y, sum0, out, m, rows, N, TILE, COLUMNS)
+        if GROUPS > 1:
+            _put_gated(Y, sum1, out, m + COLUMNS, rows, N, TILE, COLUMNS)
+        if GROUPS > 2:
+            _put_gated(Y, sum2, out, m + 2 * COLUMNS, rows, N, TILE, COLUMNS)
+            _put_gated(Y, sum3, out, m + 3 * COLUMNS, rows, N, TILE, COLUMNS)
+    else:
+        _put(Y, sum0, out, m, part, rows, N)
+        if GROUPS > 1:
+            _put(Y, sum1, out, m + COLUMNS, part, rows, N)
+        if GROUPS > 2:
+            _put(Y, sum2, out, m + 2 * COLUMNS, part, rows, N)
+            _put(Y, sum3, out, m + 3 * COLUMNS, part, rows, N)
+
+
+def _launch(x: Tensor, weight: Tensor, y: Tensor, tile: Tile, gated: bool, columns: int) -> None:
+    """Fill y [parts, M, N] (or [M, N], one part). `columns` 0: by the number of rows."""
+    rows, k = x.shape
+    if not 0 < rows <= ROWS_MAX or not x.is_contiguous() or not weight.is_contiguous():
+        raise ValueError(f"rows of shape {tuple(x.shape)}; 1 to {ROWS_MAX} contiguous ones fit")
+    n = y.shape[-1]
+    parts = y.shape[0] if y.dim() == 3 else 1
+    columns = columns or (NARROW if rows <= NARROW else WIDE)
+    groups = -(-rows // columns)
+    # The wide instruction keeps one more stage in shared memory; this leaves room for two programs.
+    stages = tile.stages if columns == NARROW else max(2, tile.stages - 1)
+    programs = triton.cdiv(n, tile.rows // 2 if gated else tile.rows)
+    _rows_linear[(programs, parts)](
+        x, weight, y, rows, n, k,
+        PARTS=parts, GATED=gated, COLUMNS=columns, GROUPS=groups if groups < 3 else 4,
+        TILE=tile.rows, DEPTH=tile.depth, STAGES=stages, EVEN=k % tile.depth == 0,
+        PRECISION="ieee", num_warps=tile.warps, num_stages=stages,
+    )  # fmt: skip
+
+
+def rows_linear(x: Tensor, weight: Tensor, columns: int = 0) -> Tensor:
+    """x [M <= 64, K] @ weight [N, K]^T -> [M, N] in x's dtype, row-invariant."""
+    n, k = weight.shape
+    y = x.new_empty(len(x), n)
+    _launch(x, weight, y, tile_for(n, k, x.element_size()), False, columns)
+    return y
+
+
+def rows_linear_parts(x: Tensor, weight: Tensor, columns: int = 0) -> Tensor:
+    """The same product as [parts, M, N] float32, to be added in order by whoever reads it."""
+    n, k = weight.shape
+    tile = tile_for(n, k, x.element_size())
+    y = torch.empty(tile.parts, len(x), n, dtype=torch.float32, device=x.device)
+    _launch(x, weight, y, tile, False, columns)
+    return y
+
+
+def rows_silu_mul(x: Tensor, gate_up: Tensor, columns: int = 0) -> Tensor:
+    """silu(x gate^T) * (x up^T) -> [M, I]; gate_up [2 I, K], gates first. Rounded once."""
+    n, k = gate_up.shape
+    y = x.new_empty(len(x), n // 2)
+    _launch(x, gate_up, y, tile_for(n, k, x.element_size()), True, columns)
+    return y
+
+
+def head_linear(x: Tensor, weight: Tensor, columns: int = 0) -> Tensor:
+    """Row-invariant logits [M, V] float32, sums unrounded."""
+    n, k = weight.shape
+    y = torch.empty(len(x), n, dtype=torch.float32, device=x.device)
+    _launch(x, weight, y, tile_for(n, k, x.element_size()), False, columns)
+    return y
+
+
+def widths_agree(weight: Tensor) -> bool:
+    """Whether NARROW and WIDE columns give this weight's products the same bits."""
+    noise = torch.Generator(device=weight.device).manual_seed(0)
+    x = torch.randn(NARROW, weight.shape[1], generator=noise, device=weight.device)
+    x = x.to(weight.dtype)
+    return torch.equal(head_linear(x, weight, NARROW), head_linear(x, weight, WIDE))

@@ -1,0 +1,93 @@
+"""Residual sums and norms of few rows. References: `flashrt.engine.ops.rms_norm`, `gated_norm`."""
+
+import torch
+import triton
+import triton.language as tl
+from torch import Tensor
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _add_norm(
+    PARTS, X, SCALE, Y, rows, N, eps, COUNT: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """One row a program: X += the parts in their order; Y = X / rms(X) * SCALE."""
+    m = tl.program_id(0)
+    n = tl.arange(0, BLOCK)
+    live = n < N
+    x = tl.load(X + m * N + n, mask=live, other=0.0).to(tl.float32)
+    if COUNT > 0:
+        total = tl.load(PARTS + m * N + n, mask=live, other=0.0)
+        for part in tl.static_range(1, COUNT):
+            total += tl.load(PARTS + (part * rows + m) * N + n, mask=live, other=0.0)
+        rounded = (x + total).to(X.dtype.element_ty)
+        tl.store(X + m * N + n, rounded, mask=live)
+        x = rounded.to(tl.float32)
+    inverse = tl.rsqrt(tl.sum(x * x, 0) / N + eps)
+    scale = tl.load(SCALE + n, mask=live, other=0.0)
+    tl.store(Y + m * N + n, (x * inverse * scale).to(Y.dtype.element_ty), mask=live)
+
+
+def add_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> Tensor:
+    """x += sum of parts in order, in place; -> x / rms(x) * scale.
+
+    x [M, N]; parts [P, M, N] float32, or None to add nothing; scale [N] float32.
+    """
+    rows, n = x.shape
+    y = torch.empty_like(x)
+    count = 0 if parts is None else len(parts)
+    block = triton.next_power_of_2(n)
+    warps = max(1, min(16, block // 256))
+    _add_norm[(rows,)](
+        x if parts is None else parts, x, scale, y, rows, n, eps,
+        COUNT=count, BLOCK=block, num_warps=warps,
+    )  # fmt: skip
+    return y
+
+
+@triton.jit
+def gated(o, z, weight, eps, DIM: tl.constexpr):
+    """o / rms(o) * weight * silu(z) of rows [R, DIM] of heads, float32."""
+    inverse = tl.rsqrt(tl.sum(o * o, 1) / DIM + eps)
+    return o * inverse[:, None] * weight[None, :] * (z * tl.sigmoid(z))
+
+
+@triton.jit
+def _gated_norm(X, Z, WEIGHT, Y, row_stride, eps, HEADS: tl.constexpr, DIM: tl.constexpr):
+    """All heads of a row in one program would be few programs: one head each."""
+    m, h = tl.program_id(0), tl.program_id(1) + tl.arange(0, 1)
+    d = tl.arange(0, DIM)
+    at = h[:, None] * DIM + d[None, :]
+    o = tl.load(X + m * HEADS * DIM + at)
+    z = tl.load(Z + m * row_stride + at).to(tl.float32)
+    y = gated(o, z, tl.load(WEIGHT + d), eps, DIM)
+    tl.store(Y + m * HEADS * DIM + at, y.to(Y.dtype.element_ty))
+
+
+def gated_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:
+    """The linear layers' output norm -> [M, Hv, dv] in z's dtype.
+
+    o [M, Hv, dv] float32; z [M, Hv, dv], rows may be apart; weight [dv] float32.
+    """
+    rows, heads, dim = o.shape
+    y = torch.empty(o.shape, dtype=z.dtype, device=z.device)
+    _gated_norm[(rows, heads)](o, z, weight, y, z.stride(0), eps, HEADS=heads, DIM=dim, num_warps=1)
+    return y
+
+
+@triton.jit
+def _store_in_ring(ROWS, RING, AT, N, RING_ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    m = tl.program_id(0)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    slot = (tl.load(AT) + m) % RING_ROWS
+    tl.store(RING + slot * N + n, tl.load(ROWS + m * N + n, mask=n < N), mask=n < N)
+
+
+def store_in_ring(ring: Tensor, at: Tensor, rows: Tensor) -> None:
+    """Keep `rows` [M <= RING, N] in ring [RING, N] from the device position at[0] on.
+
+    Reference: `flashrt.engine.passes.store_in_ring`.
+    """
+    n = rows.shape[1]
+    _store_in_ring[(len(rows), triton.cdiv(n, 1024))](
+        rows, ring, at, n, RING_ROWS=len(ring), BLOCK=1024, num_warps=4
+    )

@@ -1,0 +1,129 @@
+"""The forward pass of few rows by kernels alone.
+
+Reference: `flashrt.engine.model.Model.rows`, `logits`. Where the rows stand is read on the device,
+so one captured graph serves a number of rows at every position below its bound of keys.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+
+import attrs
+import torch
+from torch import Tensor
+
+from flashrt.engine.kernels.attention import SPLIT, attend_rows, prepare
+from flashrt.engine.kernels.delta import delta_rows
+from flashrt.engine.kernels.linear import (
+    ROWS_MAX,
+    head_linear,
+    rows_linear,
+    rows_linear_parts,
+    rows_silu_mul,
+)
+from flashrt.engine.kernels.norm import add_norm, gated_norm, store_in_ring
+from flashrt.engine.mixers import FullMixer, LinearMixer
+from flashrt.engine.model import Model
+
+
+@attrs.frozen(eq=False)
+class RowsStep:
+    """A model's few-row pass; `ids` and `at` say which rows, and where they stand."""
+
+    model: Model
+    ids: Tensor
+    """[ROWS_MAX] int64."""
+    at: Tensor
+    """[2] int32: position, newest chunk whose anchor is stored."""
+
+    @classmethod
+    def of(cls, model: Model) -> "RowsStep":
+        """At position 0."""
+        ids = torch.zeros(ROWS_MAX, dtype=torch.int64, device=model.device)
+        return cls(model, ids, torch.zeros(2, dtype=torch.int32, device=model.device))
+
+    def place(self, ids: Sequence[int], position: int, anchor: int) -> None:
+        """Say what the next run processes."""
+        self.ids[: len(ids)] = torch.tensor(ids)
+        self.at.copy_(torch.tensor((position, anchor), dtype=torch.int32))
+
+    def run(self, count: int, keys: int) -> Tensor:
+        """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h]."""
+        splits = -(-min(keys, self.model.buffers.kv.shape[3]) // SPLIT)
+        x = self.model.weights.embed[self.ids[:count]]
+        parts: Tensor | None = None
+        for layer in self.model.layers:
+            y = add_norm(x, parts, layer.input_scale, layer.eps)
+            if isinstance(layer.mixer, LinearMixer):
+                parts = self._linear(layer.mixer, y)
+            else:
+                parts = self._full(layer.mixer, y, splits)
+            y = add_norm(x, parts, layer.post_scale, layer.eps)
+            parts = rows_linear_parts(rows_silu_mul(y, layer.mlp.gate_up), layer.mlp.down)
+        hidden = add_norm(x, parts, self.model.final_scale, self.model.config.rms_eps)
+        store_in_ring(self.model.buffers.hidden, self.at, hidden)
+        return hidden
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[M, V] float32 of hidden rows."""
+        return head_linear(hidden, self.model.weights.lm_head)
+
+    def _linear(self, mixer: LinearMixer, y: Tensor) -> Tensor:
+        rows = rows_linear(y, mixer.weights.in_proj)
+        c, w = self.model.config, mixer.weights
+        o = delta_rows(mixer.state, self.at, rows, mixer.taps, w.dt_bias, mixer.rate)
+        z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
+        o = gated_norm(o, z, mixer.norm, c.rms_eps)
+        return rows_linear_parts(o.flatten(1), w.out_proj)
+
+    def _full(self, mixer: FullMixer, y: Tensor, splits: int) -> Tensor:
+        rows = rows_linear(y, mixer.weights.qkv_proj)
+        c = self.model.config
+        scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
+        q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
+        o = attend_rows(q, mixer.kv, self.at, splits, rows)
+        return rows_linear_parts(o.flatten(1), mixer.weights.o_proj)
+
+
+@attrs.define(eq=False)
+class Graph:
+    """A captured run of `body`: replayed in one launch, its result always in the same tensor."""
+
+    graph: torch.cuda.CUDAGraph
+    result: Tensor
+
+    @classmethod
+    def capture(cls, body: Callable[[], Tensor]) -> "Graph":
+        """Run once to compile everything, then capture. Not while a request waits."""
+        side = torch.cuda.Stream()
+        side.wait_stream(torch.cuda.current_stream())
+        with torch.cuda.stream(side):
+            body()
+        torch.cuda.current_stream().wait_stream(side)
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            result = body()
+        return cls(graph, result)
+
+    def replay(self) -> Tensor:
+        """Run again; -> the result, overwritten by the next replay."""
+        self.graph.replay()
+        return self.result
+
+
+class RowsGraphs:
+    """One graph per number of rows and bound of keys, captured at start."""
+
+    def __init__(self, step: RowsStep, counts: Iterable[int], bounds: Iterable[int]) -> None:
+        self.step = step
+        self.bounds = tuple(sorted(bounds))
+        self._graphs = {
+            (count, bound): Graph.capture(lambda c=count, b=bound: step.run(c, b))
+            for bound in self.bounds
+            for count in counts
+        }
+
+    def run(self, ids: Sequence[int], position: int, anchor: int) -> Tensor:
+        """Process ids at `position`; -> final hidden rows. KeyError where nothing was captured."""
+        count = len(ids)
+        bound = next(b for b in self.bounds if position + count <= b)
+        self.step.place(ids, position, anchor)
+        return self._graphs[count, bound].replay()

@@ -1,0 +1,51 @@
+"""How each weight matrix is cut for the kernels, as data: measured offline, never while serving.
+
+`depth` and `parts` fix the order of a sum, hence bits, so a shape keeps them for every number of
+rows. Knows no Triton.
+"""
+
+from collections.abc import Mapping
+
+import attrs
+
+PROGRAMS_WANTED = 240
+"""Programs that keep a large GPU's memory busy; fewer ask for split sums."""
+
+
+@attrs.frozen
+class Tile:
+    """One program's share of a weight matrix [N, K], and how it is run."""
+
+    rows: int
+    """Of N, a power of two."""
+    depth: int
+    """Of K per step, a power of two."""
+    warps: int
+    stages: int
+    parts: int = 1
+    """Slices of K that are summed apart, where the reader adds them in order."""
+
+
+MEASURED: Mapping[tuple[int, int], Tile] = {
+    # (N, K), the 27B shape on an H200.
+    (16480, 5120): Tile(128, 128, 4, 4),
+    (14336, 5120): Tile(128, 256, 8, 3),
+    (34816, 5120): Tile(64, 256, 4, 3),
+    (248320, 5120): Tile(128, 128, 4, 4),
+    (5120, 6144): Tile(128, 128, 4, 4, parts=3),
+    (5120, 17408): Tile(128, 128, 4, 4, parts=3),
+}
+
+
+def tile_for(n: int, k: int, element_size: int = 2) -> Tile:
+    """The tile of a weight matrix [n, k]; one that fits any shape where none was measured."""
+    if element_size > 2:
+        # float32 products run on the plain units: small tiles keep them in registers.
+        return Tile(32, 32, 4, 2)
+    if (tile := MEASURED.get((n, k))) is not None:
+        return tile
+    depth = 128 if k >= 512 else 64 if k >= 128 else 32
+    rows = 64
+    programs, steps = -(-n // rows), k // depth
+    parts = max(1, min(4, PROGRAMS_WANTED // programs, steps // 8))
+    return Tile(rows, depth, 4, 4, parts)

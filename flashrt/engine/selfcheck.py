@@ -1,0 +1,94 @@
+"""A check at start that this machine keeps the promise of the row family.
+
+A row's bits may depend neither on how many rows ride along nor on its index among them; libraries
+do not promise that, so it is tried on the very weights and shapes that will be served.
+"""
+
+from collections.abc import Callable, Iterator
+
+import torch
+from torch import Tensor
+
+from flashrt.engine.buffers import CHUNK
+from flashrt.engine.linear import GROUP, head_linear, rows_linear
+from flashrt.engine.live import LiveState
+from flashrt.engine.weights import FullAttentionWeights, ModelWeights
+from flashrt.errors import CannotServe
+
+TOGETHER = 6
+"""Rows that are processed one by one and at once; they cross a fold."""
+
+Product = Callable[[Tensor, Tensor], Tensor]
+
+
+@torch.inference_mode()
+def check_rows(live: LiveState) -> None:
+    """Raise CannotServe, naming the product or buffer whose bits differ. Leaves `live` empty."""
+    seen: set[tuple[int, ...]] = set()
+    for name, product, weight in _products(live.model.weights):
+        if (shape := tuple(weight.shape)) not in seen:
+            seen.add(shape)
+            check_product(name, product, weight)
+    live.reset()
+    _check_steps(live)
+    live.reset()
+
+
+def _products(weights: ModelWeights) -> Iterator[tuple[str, Product, Tensor]]:
+    yield "lm_head", head_linear, weights.lm_head
+    for i, layer in enumerate(weights.layers):
+        mixer = layer.mixer
+        if isinstance(mixer, FullAttentionWeights):
+            yield f"layers.{i} q, k, v projection", rows_linear, mixer.qkv_proj
+            yield f"layers.{i} o projection", rows_linear, mixer.o_proj
+        else:
+            yield f"layers.{i} linear attention in projection", rows_linear, mixer.in_proj
+            yield f"layers.{i} linear attention out projection", rows_linear, mixer.out_proj
+        yield f"layers.{i} gate and up projection", rows_linear, layer.mlp.gate_up
+        yield f"layers.{i} down projection", rows_linear, layer.mlp.down
+
+
+def check_product(name: str, product: Product, weight: Tensor) -> None:
+    """One row alone, at every index among its copies, and among other rows."""
+    noise = torch.Generator().manual_seed(0)
+    others = torch.randn(GROUP, weight.shape[1], generator=noise).to(weight)
+    alone = product(others[:1], weight)[0]
+    copies = product(others[:1].expand(GROUP, -1).contiguous(), weight)
+    for index in range(GROUP):
+        if not torch.equal(copies[index], alone):
+            raise _refusal(name, f"at index {index} of {GROUP}")
+    for index in (1, GROUP - 1):
+        if not torch.equal(product(others.roll(index, 0), weight)[index], alone):
+            raise _refusal(name, f"at index {index} among other rows")
+
+
+def _check_steps(live: LiveState) -> None:
+    """The same ids one by one and at once, through the whole model."""
+    vocabulary = live.model.config.vocab_size
+    start = CHUNK - TOGETHER // 2
+    ids = [(7919 * i + 11) % vocabulary for i in range(start + TOGETHER)]
+    live.process_block(ids[:start])
+    before = live.saved(start)
+    for id_ in ids[start:]:
+        live.process_rows([id_])
+    alone = live.saved(live.position)
+    live.load(start, before)
+    live.process_rows(ids[start:])
+    for name, buffer in live.saved(live.position).items():
+        if not same_bits(buffer, alone[name]):
+            raise _refusal(f"the state's {name}", f"after {TOGETHER} rows at once")
+
+
+def same_bits(one: Tensor, other: Tensor) -> bool:
+    """Equal shape, dtype and bytes: unlike ==, tells 0 from -0 and a NaN equals itself."""
+    if one.shape != other.shape or one.dtype != other.dtype:
+        return False
+    as_bytes = (x.contiguous().view(-1).view(torch.uint8) for x in (one, other))
+    return torch.equal(*as_bytes)
+
+
+def _refusal(what: str, where: str) -> CannotServe:
+    return CannotServe(
+        f"this machine's matrix library does not keep a row's bits: {what} differs {where} from "
+        "the row alone; another thread count (OMP_NUM_THREADS) or dtype may help"
+    )

@@ -1,0 +1,388 @@
+"""Every setting of the server, once: flags, environment, TOML file and docs/settings.md follow.
+
+Where a setting is given twice, the first of these counts: flag, FLASHRT_* variable, file, default.
+"""
+
+import difflib
+import ipaddress
+import os
+import sys
+import tomllib
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, TypeAlias
+
+import attrs
+
+from flashrt.errors import CannotServe
+from flashrt.http.options import HttpOptions
+
+PREFIX = "FLASHRT_"
+API_KEY = "FLASHRT_API_KEY"
+"""The one secret that may come from the environment. It has no flag: `ps` shows flags to all."""
+
+CHUNK_GRID_TOKENS = 64
+
+
+def setting(default: Any, text: str, *, metavar: str | None = None, **checks: Any) -> Any:
+    """A field that is a setting. `checks`: `choices`, `least`, `most`, `step`, `auto`."""
+    return attrs.field(default=default, metadata={"help": text, "metavar": metavar, **checks})
+
+
+@attrs.frozen
+class Settings:
+    """What a server is told at start. Build one with `load`; `model` None is the bundled demo."""
+
+    model: str | None = setting(
+        None,
+        "checkpoint: a directory, or a repository id that is already in the local Hugging Face "
+        "cache; without it the bundled demo checkpoint is served",
+        metavar="MODEL",
+    )
+    host: str = setting("127.0.0.1", "address to listen on", metavar="ADDRESS")
+    port: int = setting(8000, "port to listen on; 0 picks a free one", least=0, most=65535)
+    device: str = setting("auto", "where the model runs", choices=("auto", "cpu", "cuda"))
+    dtype: str = setting(
+        "auto", "number format of the weights", choices=("auto", "float32", "bfloat16")
+    )
+    max_seq: int = setting(
+        0,
+        "window in tokens, prompt and answer together; auto is the model's own",
+        least=2,
+        auto=0,
+    )
+    model_name: str | None = setting(None, "name of the model in /v1/models", metavar="NAME")
+    strict_model_name: bool = setting(
+        False, "refuse requests that name another model; else every name is served"
+    )
+    api_key_file: str | None = setting(
+        None,
+        f"file with the API keys that are let in, one a line; {API_KEY} adds one more",
+        metavar="FILE",
+    )
+    no_auth: bool = setting(
+        False, "let everybody in, also when listening beyond this machine without a key"
+    )
+    allowed_host: tuple[str, ...] = setting(
+        (), "host name that this server also answers to; * for every name", metavar="NAME"
+    )
+    cors_origin: tuple[str, ...] = setting(
+        (), "origin whose web pages may use this server; * for every page", metavar="ORIGIN"
+    )
+    server_name: str | None = setting(
+        None, "name of this worker in the x-flashrt-worker header", metavar="NAME"
+    )
+    max_body_mb: int = setting(8, "largest request body in MiB", least=1, most=1024)
+    max_queue_depth: int = setting(
+        32, "requests that may wait; a further one gets 429", least=1, most=10_000
+    )
+    max_output_tokens: int = setting(
+        0, "longest answer in tokens; auto is what the window leaves", least=1, auto=0
+    )
+    chunk_tokens: int = setting(
+        1024,
+        "tokens of a prompt processed between two chances to cancel; a multiple of 64",
+        least=CHUNK_GRID_TOKENS,
+        step=CHUNK_GRID_TOKENS,
+    )
+    heartbeat_s: float = setting(
+        5.0, "seconds of silence after which a stream sends a comment", least=0.05, most=60
+    )
+    client_stall_s: float = setting(
+        30.0, "seconds after which a client that does not read is given up", least=1, most=3600
+    )
+    graceful_timeout_s: float = setting(
+        30.0, "seconds that running answers get to finish when the server stops", least=0, most=3600
+    )
+    threads: int = setting(0, "CPU threads of the engine; auto is one a core, less one for HTTP", least=1, auto=0)
+    log_level: str = setting(
+        "info", "how much is logged", choices=("debug", "info", "warning", "error")
+    )
+    config: str | None = setting(
+        None, "TOML file with any of these settings, by their names", metavar="FILE"
+    )
+    api_keys: tuple[str, ...] = attrs.field(default=(), repr=False)
+    """The keys that are let in, read by `load`; no setting of its own."""
+
+    @property
+    def has_keys(self) -> bool:
+        """Whether a client needs a key."""
+        return bool(self.api_keys)
+
+    def http_options(self) -> HttpOptions:
+        """What of this concerns HTTP."""
+        return HttpOptions(
+            host=self.host,
+            port=self.port,
+            api_keys=self.api_keys,
+            allowed_hosts=self.allowed_host,
+            cors_origins=self.cors_origin,
+            strict_model_name=self.strict_model_name,
+            server_name=self.server_name,
+            max_body_bytes=self.max_body_mb << 20,
+            heartbeat_s=self.heartbeat_s,
+            client_stall_s=self.client_stall_s,
+            graceful_timeout_s=self.graceful_timeout_s,
+        )
+
+
+@attrs.frozen
+class Given:
+    """A value as it was given, and where."""
+
+    value: object
+    origin: str
+
+
+Field: TypeAlias = "attrs.Attribute[Any]"
+
+
+def fields() -> Iterator[Field]:
+    """The fields that are settings, in their order."""
+    return (field for field in attrs.fields(Settings) if field.metadata)
+
+
+def env_name(field: Field) -> str:
+    """The environment variable of a setting."""
+    return PREFIX + field.name.upper()
+
+
+def flag_name(field: Field) -> str:
+    """The flag of a setting; the model is an argument of its own."""
+    return "MODEL" if field.name == "model" else "--" + field.name.replace("_", "-")
+
+
+def load(flags: Mapping[str, object], environ: Mapping[str, str] = os.environ) -> Settings:
+    """Settings from all sources; `flags` by field name, as text. Raises CannotServe."""
+    given = {name: Given(value, _flag_origin(name)) for name, value in flags.items()}
+    given = {**_from_environ(environ), **given}
+    if "config" in given:
+        given = {**_from_file(given["config"]), **given}
+    by_name = {field.name: field for field in fields()}
+    values: dict[str, Any] = {name: _convert(by_name[name], item) for name, item in given.items()}
+    settings = Settings(**values)
+    settings = attrs.evolve(settings, api_keys=_read_keys(settings, environ))
+    _refuse_conflicts(settings, given)
+    return settings
+
+
+def _flag_origin(name: str) -> str:
+    return flag_name(getattr(attrs.fields(Settings), name))
+
+
+def _from_environ(environ: Mapping[str, str]) -> dict[str, Given]:
+    names = {env_name(field): field.name for field in fields()}
+    given = {}
+    for variable, value in environ.items():
+        if not variable.startswith(PREFIX) or variable == API_KEY:
+            continue
+        if variable not in names:
+            raise CannotServe(f"{variable} is no setting{_hint(variable, [*names, API_KEY])}")
+        given[names[variable]] = Given(value, variable)
+    return given
+
+
+def _from_file(config: Given) -> dict[str, Given]:
+    path = Path(str(config.value))
+    try:
+        table = tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise CannotServe(f"{config.origin}: cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise CannotServe(f"{config.origin}: {path} is not TOML: {error}") from None
+    names = [field.name for field in fields() if field.name != "config"]
+    for key in table:
+        if key not in names:
+            raise CannotServe(f"`{key}` in {path} is no setting{_hint(key, names)}")
+    return {key: Given(value, f"`{key}` in {path}") for key, value in table.items()}
+
+
+def _hint(name: str, known: list[str]) -> str:
+    close = difflib.get_close_matches(name, known, n=1)
+    return f"; did you mean {close[0]}?" if close else "; see docs/settings.md"
+
+
+# -- one value -------------------------------------------------------------------------------------
+
+
+def kind(field: Field) -> Any:
+    """The type of a setting's value: str, int, float, bool, or tuple for a list of strings."""
+    hint = typing.get_type_hints(Settings)[field.name]
+    if isinstance(hint, types.UnionType):
+        hint = next(member for member in typing.get_args(hint) if member is not type(None))
+    return typing.get_origin(hint) or hint
+
+
+def _convert(field: Field, given: Given) -> object:
+    read: dict[type, Callable[[Given], object]] = {
+        str: _text,
+        int: _integer,
+        float: _number,
+        bool: _truth,
+        tuple: _texts,
+    }
+    auto = field.metadata.get("auto")
+    if auto is not None and str(given.value) in ("auto", str(auto)):
+        return auto
+    value = read[kind(field)](given)
+    _check(field, given.origin, value)
+    return value
+
+
+def _check(field: Field, origin: str, value: Any) -> None:
+    choices, least, most, step = map(field.metadata.get, ("choices", "least", "most", "step"))
+    if choices is not None and value not in choices:
+        raise CannotServe(f"{origin} is {value!r}; it must be one of {', '.join(choices)}")
+    if least is not None and not value >= least:
+        auto = ", or auto" if "auto" in field.metadata else ""
+        raise CannotServe(f"{origin} is {value}; it must be at least {least}{auto}")
+    if most is not None and value > most:
+        raise CannotServe(f"{origin} is {value}; it must be at most {most}")
+    if step is not None and value % step:
+        raise CannotServe(f"{origin} is {value}; it must be a multiple of {step}")
+
+
+def _wrong(given: Given, wanted: str) -> CannotServe:
+    return CannotServe(f"{given.origin} is {given.value!r}; it must be {wanted}")
+
+
+def _text(given: Given) -> str:
+    if isinstance(given.value, str) and given.value.strip():
+        return given.value
+    raise _wrong(given, "a text that is not empty")
+
+
+def _integer(given: Given) -> int:
+    try:
+        if isinstance(given.value, int | str) and not isinstance(given.value, bool):
+            return int(given.value)
+    except ValueError:
+        pass
+    raise _wrong(given, "a whole number")
+
+
+def _number(given: Given) -> float:
+    try:
+        if isinstance(given.value, int | float | str) and not isinstance(given.value, bool):
+            return float(given.value)
+    except ValueError:
+        pass
+    raise _wrong(given, "a number")
+
+
+def _truth(given: Given) -> bool:
+    if isinstance(given.value, bool):
+        return given.value
+    words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
+    if isinstance(given.value, str) and given.value.lower() in words:
+        return words[given.value.lower()]
+    raise _wrong(given, "true or false")
+
+
+def _texts(given: Given) -> tuple[str, ...]:
+    """A list; in the environment its members stand between commas."""
+    value = given.value
+    if isinstance(value, str):
+        value = [member.strip() for member in value.split(",")]
+    if isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value):
+        return tuple(value)
+    raise _wrong(given, "a list of texts")
+
+
+# -- several values --------------------------------------------------------------------------------
+
+
+def _read_keys(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...]:
+    keys = [environ[API_KEY].strip()] if API_KEY in environ else []
+    if "" in keys:
+        raise CannotServe(f"{API_KEY} is empty; unset it to serve without a key")
+    if settings.api_key_file is not None:
+        keys += _keys_in(Path(settings.api_key_file))
+    return tuple(dict.fromkeys(keys))
+
+
+def _keys_in(path: Path) -> list[str]:
+    try:
+        lines = path.read_text(encoding="utf-8").splitlines()
+    except OSError as error:
+        raise CannotServe(f"--api-key-file: cannot read {path}: {error.strerror}") from None
+    except UnicodeDecodeError:
+        raise CannotServe(f"--api-key-file: {path} is not text") from None
+    keys = [line.strip() for line in lines if line.strip()]
+    if not keys:
+        raise CannotServe(f"--api-key-file: {path} holds no key; it needs one a line")
+    return keys
+
+
+def _refuse_conflicts(settings: Settings, given: Mapping[str, Given]) -> None:
+    if settings.no_auth and settings.has_keys:
+        source = given["api_key_file"].origin if "api_key_file" in given else API_KEY
+        raise CannotServe(
+            f"{given['no_auth'].origin} and {source} contradict each other: give up one of them"
+        )
+    if not settings.no_auth and not settings.has_keys and not _is_loopback(settings.host):
+        raise CannotServe(
+            f"{given['host'].origin} is {settings.host}, which others can reach, and there is no "
+            f"API key. Give one with --api-key-file or {API_KEY}, or let everybody in with "
+            "--no-auth"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host.lower() == "localhost"
+
+
+# -- the page --------------------------------------------------------------------------------------
+
+
+def default_text(field: Field) -> str:
+    """The default as a reader would write it; empty if there is none."""
+    default = field.default
+    if "auto" in field.metadata and default == field.metadata["auto"]:
+        return "auto"
+    if default is None or default == ():
+        return ""
+    return str(default).lower() if kind(field) is bool else str(default)
+
+
+def page() -> str:
+    """docs/settings.md."""
+    rows = [
+        "| flag | variable | in the file | default | what it does |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for field in fields():
+        text = field.metadata["help"]
+        choices = field.metadata.get("choices")
+        text += f": {', '.join(choices)}" if choices else ""
+        text += " (may be repeated)" if kind(field) is tuple else ""
+        key = "" if field.name == "config" else f"`{field.name}`"
+        default = f"`{default_text(field)}`" if default_text(field) else ""
+        rows.append(f"| `{flag_name(field)}` | `{env_name(field)}` | {key} | {default} | {text} |")
+    return _PAGE.format(table="\n".join(rows), key=API_KEY)
+
+
+_PAGE = """# Settings
+
+<!-- Generated: python -m flashrt.settings > docs/settings.md -->
+
+Every setting of `flashrt serve` is a flag, an environment variable, and a key of the TOML file that
+`--config` names. Where one is given twice, the flag counts before the variable, and the variable
+before the file. Lists are repeated flags, members between commas in a variable, and arrays in the
+file. An unknown key or variable, a wrong type, or two settings that contradict each other end the
+start with a message that names them.
+
+`{key}` is an API key that is let in, beside those of `--api-key-file`. It has no flag, since
+flags can be read by every user of the machine, and no key in the file.
+
+{table}
+"""
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,192 @@
+"""Messages of every kind become the one shape that templates read."""
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flashrt.chat.messages import normalized
+from flashrt.errors import BadRequest
+
+TEXT = st.text(max_size=6)
+CONTENT = st.one_of(
+    st.none(), TEXT, st.lists(st.fixed_dictionaries({"type": st.just("text"), "text": TEXT}))
+)
+CALL = st.fixed_dictionaries(
+    {
+        "function": st.fixed_dictionaries(
+            {
+                "name": st.just("run"),
+                "arguments": st.one_of(
+                    st.none(), TEXT, st.sampled_from(['{"a": 1}', "[1]", '{"a": ', {"a": 1}])
+                ),
+            }
+        )
+    }
+)
+MESSAGE = st.fixed_dictionaries(
+    {"role": st.sampled_from(["system", "developer", "user", "assistant", "tool"])},
+    optional={
+        "content": CONTENT,
+        "reasoning": TEXT,
+        "reasoning_content": TEXT,
+        "tool_calls": st.lists(CALL, max_size=2),
+        "tool_call_id": TEXT,
+        "refusal": st.none(),
+    },
+)
+
+
+def one(**fields: Any) -> dict[str, Any]:
+    """A message in front of which stands a user's, normalised."""
+    return normalized([{"role": "user", "content": "x"}, fields])[1]
+
+
+@given(st.lists(MESSAGE, min_size=1, max_size=6), st.booleans())
+def test_normalising_twice_changes_nothing(messages: list[dict[str, Any]], late_system: bool):
+    """What came out may go in again; content is always a string, arguments always an object."""
+    once = normalized(messages, late_system=late_system)
+
+    assert normalized(once, late_system=late_system) == once
+    assert all(isinstance(m["content"], str) for m in once)
+    calls = [call for m in once for call in m.get("tool_calls", [])]
+    assert all(isinstance(call["function"]["arguments"], dict) for call in calls)
+
+
+def test_nothing_that_came_in_is_changed():
+    """The request's own messages stay as they are."""
+    given_messages = [{"role": "system", "content": "a"}, {"role": "system", "content": "b"}]
+
+    normalized(given_messages)
+
+    assert given_messages == [
+        {"role": "system", "content": "a"},
+        {"role": "system", "content": "b"},
+    ]
+
+
+def test_leading_system_messages_are_joined():
+    """Several of them, developer's too, are one system turn."""
+    leading = [
+        {"role": "system", "content": "a"},
+        {"role": "developer", "content": [{"type": "text", "text": "b"}]},
+        {"role": "user", "content": "c"},
+    ]
+
+    assert normalized(leading) == [
+        {"role": "system", "content": "a\n\nb"},
+        {"role": "user", "content": "c"},
+    ]
+
+
+@pytest.mark.parametrize(("late_system", "role"), [(True, "system"), (False, "user")])
+def test_a_late_system_message_stays_in_its_place(late_system: bool, role: str):
+    """Moved to the front it would change the start of every later prompt."""
+    late = [
+        {"role": "user", "content": "a"},
+        {"role": "assistant", "content": "b"},
+        {"role": "developer", "content": "c"},
+    ]
+
+    assert normalized(late, late_system=late_system)[2] == {"role": role, "content": "c"}
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        (None, ""),
+        ("a", "a"),
+        ([], ""),
+        ([{"type": "text", "text": "a"}, {"type": "input_text", "text": "b"}, "c"], "abc"),
+    ],
+)
+def test_content_becomes_a_string(content: object, text: str):
+    """null, a string or parts, which are joined as templates join them."""
+    assert one(role="user", content=content) == {"role": "user", "content": text}
+
+
+def test_unknown_fields_are_dropped():
+    """A template sees nothing that it could trip over."""
+    assert one(role="user", content="a", name="Bob", cache_control={}) == {
+        "role": "user",
+        "content": "a",
+    }
+
+
+@pytest.mark.parametrize("field", ["reasoning", "reasoning_content"])
+def test_thinking_is_taken_from_either_field(field: str):
+    """Clients send back what they know it as."""
+    assert one(role="assistant", content="a", **{field: "hm"}) == {
+        "role": "assistant",
+        "content": "a",
+        "reasoning_content": "hm",
+    }
+
+
+def test_a_think_block_in_front_of_the_content_is_thinking():
+    """Some clients send the block back as text; it is none of the visible answer."""
+    assert one(role="assistant", content="<think>\nhm\n</think>\n\n a</think>") == {
+        "role": "assistant",
+        "content": " a</think>",
+        "reasoning_content": "hm",
+    }
+    assert one(role="user", content="<think>hm</think>a")["content"] == "<think>hm</think>a"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "expected"),
+    [
+        ('{"a": {"b": [1, "x"]}}', {"a": {"b": [1, "x"]}}),
+        ({"a": 1}, {"a": 1}),
+        (None, {}),
+        ("", {}),
+        (" \n", {}),
+        ('{"a": 1', {"arguments": '{"a": 1'}),
+        ("[1]", {"arguments": "[1]"}),
+        ("[" * 100_000, {"arguments": "[" * 100_000}),
+    ],
+)
+def test_arguments_become_an_object(arguments: object, expected: dict[str, Any]):
+    """JSON is parsed; what is none stays readable, since it comes back with every turn."""
+    call = {"id": "c1", "function": {"name": "run", "arguments": arguments, "x": 1}}
+
+    assert one(role="assistant", tool_calls=[call])["tool_calls"] == [
+        {"id": "c1", "type": "function", "function": {"name": "run", "arguments": expected}}
+    ]
+
+
+def test_a_tool_result_keeps_whose_it_is():
+    """By id and name, where they are given."""
+    result = one(role="tool", tool_call_id="c1", name="run", content=None, is_error=False)
+
+    assert result == {"role": "tool", "content": "", "tool_call_id": "c1", "name": "run"}
+
+
+@pytest.mark.parametrize(
+    ("message", "place"),
+    [
+        ("hi", "messages[1]"),
+        ({"content": "x"}, "messages[1].role"),
+        ({"role": "wizard", "content": "x"}, "messages[1].role"),
+        ({"role": ["user"]}, "messages[1].role"),
+        ({"role": "user", "content": 5}, "messages[1].content"),
+        ({"role": "user", "content": [{"type": "image_url"}]}, "messages[1].content[0]"),
+        ({"role": "user", "content": ["a", {"type": "text"}]}, "messages[1].content[1]"),
+        ({"role": "assistant", "tool_calls": [{"function": {}}]}, "messages[1].tool_calls[0]"),
+        ({"role": "assistant", "tool_calls": ["run"]}, "messages[1].tool_calls[0]"),
+    ],
+)
+def test_what_cannot_be_read_is_named(message: Any, place: str):
+    """The error says which message, and which part of it."""
+    with pytest.raises(BadRequest) as caught:
+        normalized([{"role": "user", "content": "x"}, message])
+
+    assert caught.value.param == place
+    assert f"`{place}`" in caught.value.message
+
+
+def test_no_messages_are_refused():
+    """There is nothing to answer."""
+    with pytest.raises(BadRequest, match="empty"):
+        normalized([])

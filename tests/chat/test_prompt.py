@@ -1,0 +1,30 @@
+"""A prompt is the sequence of its ids, and keeps its segments."""
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flashrt.chat.prompt import Prompt, Segment
+
+SEGMENTS = st.lists(st.lists(st.integers(0, 9)).map(lambda ids: Segment(str(ids), tuple(ids))))
+
+
+@given(SEGMENTS, st.booleans())
+def test_a_prompt_is_the_sequence_of_its_segments_ids(segments: list[Segment], thinks: bool):
+    """Without a gap, sliced and iterated like a tuple."""
+    expected = sum((segment.ids for segment in segments), ())
+
+    prompt = Prompt.from_segments(segments, opens_thinking=thinks)
+
+    assert (tuple(prompt), prompt.ids, prompt[1:3]) == (expected, expected, expected[1:3])
+    assert len(prompt) == len(expected)
+    assert prompt.segments == tuple(segments)
+    assert prompt.opens_thinking is thinks
+
+
+def test_an_id_prompt_is_one_segment_named_by_its_content():
+    """Equal ids have equal keys, other ids others."""
+    a, same, other = (Prompt.from_ids(ids) for ids in ([1, 2], (1, 2), [1, 3]))
+
+    assert a.segments == same.segments
+    assert a.segments[0].ids == (1, 2)
+    assert a.segments[0].key != other.segments[0].key

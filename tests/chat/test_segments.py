@@ -1,0 +1,82 @@
+"""Segments are remembered by content."""
+
+import threading
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from flashrt.chat.marked import Piece
+from flashrt.chat.segments import SegmentCache
+from tests.chat.vocabulary import tokenizer
+
+WORDS = st.lists(st.sampled_from(["a", "b b", "The fox", "<think>", "äö", "x" * 40]), max_size=12)
+
+
+@given(st.lists(WORDS), st.integers(0, 60))
+def test_a_cache_of_any_size_changes_no_ids(rounds: list[list[str]], tokens_max: int):
+    """Remembered or not, a piece has the ids of its text, and the bound holds."""
+    cache = SegmentCache(tokenizer(), tokens_max)
+
+    for words in rounds:
+        segments = cache.segments([Piece(word) for word in words])
+        assert [segment.ids for segment in segments] == [
+            tokenizer().encode_text(word) for word in words
+        ]
+        assert cache.held_tokens <= tokens_max
+
+
+def test_what_was_used_last_is_kept():
+    """The least recently used piece goes first."""
+    sizes = {word: len(tokenizer().encode_text(word)) for word in ("qqq", "www", "zzz")}
+    cache = SegmentCache(tokenizer(), sum(sizes.values()) - 1)
+    first, second = cache.segments([Piece("qqq"), Piece("www")])
+
+    cache.segments([Piece("qqq")])
+    cache.segments([Piece("zzz")])
+
+    assert cache.segments([Piece("qqq")])[0] is first
+    assert cache.segments([Piece("www")])[0] is not second
+
+
+def test_text_and_control_tokens_of_one_spelling_are_two_segments():
+    """Other ids, so another key."""
+    text, control = SegmentCache(tokenizer(), 99).segments(
+        [Piece("<think>"), Piece("<think>", is_control=True)]
+    )
+
+    assert text.key != control.key
+    assert control.ids == (tokenizer().control["<think>"],)
+
+
+def test_a_piece_too_large_to_keep_is_still_encoded():
+    """It must not push out everything else for nothing."""
+    cache = SegmentCache(tokenizer(), 10)
+    (small,) = cache.segments([Piece("ab")])
+
+    (large,) = cache.segments([Piece("z9" * 50)])
+
+    assert large.ids == tokenizer().encode_text("z9" * 50)
+    assert cache.segments([Piece("ab")])[0] is small
+
+
+def test_threads_do_not_disturb_each_other():
+    """Several helpers encode and evict at a time; every result is right, and the count is."""
+    cache = SegmentCache(tokenizer(), 50)
+    pieces = [Piece(f"word {n}") for n in range(40)]
+    wrong: list[str] = []
+
+    def work(start: int) -> None:
+        for n in range(start, start + 40):
+            chosen = [pieces[n % 40], pieces[(n * 7) % 40]]
+            for piece, segment in zip(chosen, cache.segments(chosen), strict=True):
+                if segment.ids != tokenizer().encode_text(piece.text):
+                    wrong.append(piece.text)
+
+    threads = [threading.Thread(target=work, args=(start,)) for start in (0, 10, 20, 30)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert not wrong
+    assert 0 < cache.held_tokens <= 50

@@ -1,0 +1,60 @@
+"""The norm kernels."""
+
+import pytest
+import torch
+
+from flashrt.engine import ops
+from tests.engine.kernels.compare import BITS, CUDA, distance, noise
+
+from flashrt.engine.kernels import norm  # isort: skip
+
+pytestmark = pytest.mark.gpu
+DTYPES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
+
+
+@DTYPES
+@pytest.mark.parametrize("count", [0, 1, 3])
+@pytest.mark.parametrize("width", [96, 128, 5120])
+def test_sum_and_norm_equal_the_reference(width: int, count: int, dtype: torch.dtype):
+    """x + the parts, rounded once, and its norm."""
+    x = noise(5, width, dtype=dtype)
+    parts = noise(count, 5, width, seed=1) if count else None
+    scale = noise(width, seed=2) + 1
+    wanted = x if parts is None else (x.float() + parts.sum(0)).to(dtype)
+
+    got = norm.add_norm(x, parts, scale, 1e-6)
+
+    assert distance(x, wanted) < BITS[dtype]
+    assert distance(got, ops.rms_norm(x, scale, 1e-6)) < BITS[dtype]
+
+
+def test_a_rows_norm_does_not_depend_on_others():
+    """Bits of each row alone and among others."""
+    x, parts, scale = noise(7, 5120, dtype=torch.bfloat16), noise(3, 7, 5120), noise(5120, seed=2)
+    ones = [
+        norm.add_norm(x[i : i + 1].clone(), parts[:, i : i + 1].contiguous(), scale, 1e-6)
+        for i in range(7)
+    ]
+
+    assert torch.equal(norm.add_norm(x.clone(), parts, scale, 1e-6), torch.cat(ones))
+
+
+@DTYPES
+def test_gated_norm_equals_the_reference(dtype: torch.dtype):
+    """With gates that lie inside wider rows."""
+    o, weight = noise(5, 48, 128), noise(128, seed=1)
+    z = noise(5, 16480, seed=2, dtype=dtype)[:, 10240:16384].unflatten(1, (48, 128))
+
+    got = norm.gated_norm(o, z, weight, 1e-6)
+
+    assert distance(got, ops.gated_norm(o, z, weight, 1e-6)) < BITS[dtype]
+
+
+def test_rows_are_kept_at_their_position_in_the_ring():
+    """Around its end too; nothing else is touched."""
+    ring, rows = torch.zeros(192, 1300, device=CUDA), noise(5, 1300)
+
+    norm.store_in_ring(ring, torch.tensor([190 + 192, 0], dtype=torch.int32, device=CUDA), rows)
+
+    assert torch.equal(ring[[190, 191, 0, 1, 2]], rows)
+    assert not ring[3:190].any()

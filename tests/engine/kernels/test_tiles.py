@@ -1,0 +1,27 @@
+"""How weight matrices are cut."""
+
+import pytest
+
+from flashrt.engine.kernels.tiles import MEASURED, tile_for
+
+
+@pytest.mark.parametrize("shape", sorted(MEASURED), ids=str)
+def test_measured_tiles_divide_their_shape(shape: tuple[int, int]):
+    """No step of K is ragged, and every part has steps."""
+    tile = MEASURED[shape]
+
+    assert shape[1] % tile.depth == 0
+    assert tile.parts <= shape[1] // tile.depth
+
+
+@pytest.mark.parametrize("n", [1, 48, 96, 5120, 16480])
+@pytest.mark.parametrize("k", [16, 33, 128, 5120, 17408])
+@pytest.mark.parametrize("size", [2, 4])
+def test_any_shape_has_a_tile_that_the_units_take(n: int, k: int, size: int):
+    """Rows and depth are powers of two of at least 16, and no part is empty."""
+    tile = tile_for(n, k, size)
+
+    for side in (tile.rows, tile.depth):
+        assert side >= 16
+        assert side & (side - 1) == 0
+    assert 1 <= tile.parts <= max(1, k // tile.depth)

@@ -1,0 +1,29 @@
+"""Measuring on random weights."""
+
+import pytest
+
+from tests.engine.kernels.compare import CUDA
+
+from flashrt.engine.kernels import trial  # isort: skip
+
+pytestmark = pytest.mark.gpu
+
+
+def test_a_report_has_every_part_of_every_step(capsys: pytest.CaptureFixture[str]):
+    """One figure per part, rows and context, each positive and above its bound."""
+    report = trial.report("tiny", rows=[1, 4], contexts=[512])
+
+    assert report is not None
+    assert len(report["figures"]) == 2 * 5
+    assert all(figure["ms"] > figure["bound_ms"] for figure in report["figures"])
+    assert "whole step" in capsys.readouterr().out
+
+
+def test_weight_bytes_are_those_of_the_matrices():
+    """What one step reads: counted by hand for the small shape."""
+    model = trial.random_model(trial.SHAPES["tiny"], 128, CUDA)
+    linear = (256 + 128 + 8) * 128 + 128 * 128
+    full = 2 * 64 * (4 + 2) * 128 + 128 * 256
+    mlp = 3 * 256 * 128
+
+    assert trial.weight_bytes(model) == 2 * (6 * linear + 2 * full + 8 * mlp + 8256 * 128)

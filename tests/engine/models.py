@@ -1,0 +1,134 @@
+"""Small random models: the reference's own class, and our weights made from its tensors."""
+
+import attrs
+import torch
+from torch import Tensor
+from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+
+from flashrt.engine.config import LINEAR, ModelConfig, parse_config
+from flashrt.engine.hybrid import HybridEngine
+from flashrt.engine.weights import (
+    FullAttentionWeights,
+    LayerWeights,
+    LinearAttentionWeights,
+    MlpWeights,
+    ModelWeights,
+)
+
+
+@attrs.frozen
+class Shape:
+    """What the tests vary."""
+
+    heads: int = 4
+    kv_heads: int = 2
+    head_dim: int = 32
+    key_heads: int = 2
+    value_heads: int = 4
+    linear_dim: int = 16
+    layers: int = 4
+    interval: int = 4
+    tied: bool = False
+    vocab: int = 61
+
+
+def reference(shape: Shape = Shape(), *, seed: int = 0) -> Qwen3_5ForCausalLM:
+    """A random reference model with long memory: as initialised, a state error would fade away."""
+    torch.manual_seed(seed)
+    config = Qwen3_5TextConfig(
+        vocab_size=shape.vocab,
+        hidden_size=64,
+        intermediate_size=96,
+        num_hidden_layers=shape.layers,
+        num_attention_heads=shape.heads,
+        num_key_value_heads=shape.kv_heads,
+        head_dim=shape.head_dim,
+        linear_num_key_heads=shape.key_heads,
+        linear_num_value_heads=shape.value_heads,
+        linear_key_head_dim=shape.linear_dim,
+        linear_value_head_dim=shape.linear_dim,
+        full_attention_interval=shape.interval,
+        tie_word_embeddings=shape.tied,
+        max_position_embeddings=4096,
+        initializer_range=0.1,
+        attn_implementation="eager",
+    )
+    model = Qwen3_5ForCausalLM(config).eval()
+    with torch.no_grad():
+        for name, tensor in model.named_parameters():
+            if name.endswith("dt_bias"):
+                tensor.uniform_(-6, -2)
+            elif name.endswith("A_log"):
+                tensor.uniform_(0.05, 2).log_()
+            elif "norm" in name:
+                tensor.add_(torch.randn_like(tensor) * 0.2)
+    return model
+
+
+def config_of(model: Qwen3_5ForCausalLM) -> ModelConfig:
+    """As it would be read from the checkpoint's file."""
+    return parse_config(
+        {"architectures": ["Qwen3_5ForCausalLM"], **model.config.to_dict()}, "config.json"
+    )
+
+
+def weights_of(model: Qwen3_5ForCausalLM, dtype: torch.dtype = torch.float32) -> ModelWeights:
+    """Our fused tensors, made by hand."""
+    tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    layers = tuple(
+        _layer(tensors, f"model.layers.{i}.", kind == LINEAR, dtype)
+        for i, kind in enumerate(config_of(model).layer_types)
+    )
+    embed = tensors["model.embed_tokens.weight"].to(dtype)
+    tied = model.config.tie_word_embeddings
+    return ModelWeights(
+        embed=embed,
+        layers=layers,
+        final_norm=tensors["model.norm.weight"].to(dtype),
+        lm_head=embed if tied else tensors["lm_head.weight"].to(dtype),
+        checksum=str(float(embed.double().sum())),
+    )
+
+
+def _layer(
+    tensors: dict[str, Tensor], prefix: str, linear: bool, dtype: torch.dtype
+) -> LayerWeights:
+    def get(*names: str) -> Tensor:
+        return torch.cat([tensors[f"{prefix}{name}.weight"] for name in names]).to(dtype)
+
+    mixer: LinearAttentionWeights | FullAttentionWeights
+    if linear:
+        parts = [f"linear_attn.in_proj_{part}" for part in ("qkv", "z", "b", "a")]
+        mixer = LinearAttentionWeights(
+            in_proj=get(*parts),
+            conv=get("linear_attn.conv1d").squeeze(1),
+            A_log=tensors[f"{prefix}linear_attn.A_log"].float(),
+            dt_bias=tensors[f"{prefix}linear_attn.dt_bias"].float(),
+            norm=get("linear_attn.norm"),
+            out_proj=get("linear_attn.out_proj"),
+        )
+    else:
+        mixer = FullAttentionWeights(
+            qkv_proj=get("self_attn.q_proj", "self_attn.k_proj", "self_attn.v_proj"),
+            q_norm=get("self_attn.q_norm"),
+            k_norm=get("self_attn.k_norm"),
+            o_proj=get("self_attn.o_proj"),
+        )
+    mlp = MlpWeights(get("mlp.gate_proj", "mlp.up_proj"), get("mlp.down_proj"))
+    return LayerWeights(get("input_layernorm"), get("post_attention_layernorm"), mixer, mlp)
+
+
+def make_engine(
+    shape: Shape = Shape(), *, dtype: torch.dtype = torch.float32, max_seq: int = 512, seed: int = 0
+) -> HybridEngine:
+    """A served random model."""
+    model = reference(shape, seed=seed)
+    return HybridEngine(
+        config_of(model), weights_of(model, dtype), max_seq=max_seq, model_name="random"
+    )
+
+
+def ids(count: int, vocab: int = 61, seed: int = 0) -> tuple[int, ...]:
+    """Random token ids."""
+    draw = torch.Generator().manual_seed(seed)
+    return tuple(torch.randint(vocab, (count,), generator=draw).tolist())

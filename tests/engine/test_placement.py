@@ -1,0 +1,24 @@
+"""Words to device and dtype."""
+
+import pytest
+import torch
+
+from flashrt.engine.placement import Placement
+from flashrt.errors import CannotServe
+
+
+@pytest.mark.parametrize(
+    ("dtype", "wanted"),
+    [("auto", torch.float32), ("float32", torch.float32), ("bfloat16", torch.bfloat16)],
+)
+def test_a_cpu_computes_in_float32_unless_told_otherwise(dtype, wanted):
+    """The dtype that is quicker and exact on a CPU is its default."""
+    assert Placement.of("cpu", dtype) == Placement(torch.device("cpu"), wanted)
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has what the test asks to lack")
+def test_a_device_that_is_not_there_is_refused_by_name():
+    """Not a traceback from inside torch."""
+    assert Placement.of("auto", "auto").device.type == "cpu"
+    with pytest.raises(CannotServe, match="--device cuda.*use --device cpu"):
+        Placement.of("cuda", "auto")

@@ -1,0 +1,15 @@
+"""Faults that the tests must notice: each one a way in which this program could be wrong.
+
+`python -m tests.planted_faults` plants them one by one.
+"""
+
+from tests.faults import chat, engine, policy, shell, tables
+from tests.faults.fault import Fault
+
+FAULTS: tuple[Fault, ...] = (
+    *tables.FAULTS,
+    *policy.FAULTS,
+    *engine.FAULTS,
+    *chat.FAULTS,
+    *shell.FAULTS,
+)
