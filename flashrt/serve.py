@@ -1,9 +1,9 @@
 """Builds everything and holds the nurseries: the only file that names a concrete engine.
 
-    main nursery
-    ├─ the engine thread (EngineWorker.run)     outlives HTTP, so no last commit is cut off
-    ├─ signals                                  SIGTERM and SIGINT ask for a drain
-    └─ HTTP (serve_app)                         one nursery per request inside
+main nursery
+├─ the engine thread (EngineWorker.run)     outlives HTTP, so no last commit is cut off
+├─ signals                                  SIGTERM and SIGINT ask for a drain
+└─ HTTP (serve_app)                         one nursery per request inside
 """
 
 import logging
@@ -128,9 +128,7 @@ def assemble(
         max_queue_depth=settings.max_queue_depth,
     )
     card = ModelCard(settings.model_name or info.model_name, info.max_seq, int(time.time()))
-    return worker, AgentService(
-        card=card, voice=voice, limits=limits, ledger=ledger, worker=worker
-    )
+    return worker, AgentService(card=card, voice=voice, limits=limits, ledger=ledger, worker=worker)
 
 
 async def _engine_thread(
@@ -155,7 +153,8 @@ async def _stop_on_signal(service: AgentService, stop: trio.Event) -> None:
 
 def _announce(settings: Settings, engine: Engine, card: ModelCard, address: Address) -> None:
     info = engine.info
-    print(f"serving   {card.model_id} ({info.dtype} on {info.device}), window {info.max_seq} tokens")
+    where = f"{info.dtype} on {info.device}"
+    print(f"serving   {card.model_id} ({where}), window {info.max_seq} tokens")
     for part in info.unused:
         print(f"unused    {part}")
     print(f"listening {address.url}   (health: {address.url}/health)")

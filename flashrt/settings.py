@@ -96,7 +96,9 @@ class Settings:
     graceful_timeout_s: float = setting(
         30.0, "seconds that running answers get to finish when the server stops", least=0, most=3600
     )
-    threads: int = setting(0, "CPU threads of the engine; auto is one a core, less one for HTTP", least=1, auto=0)
+    threads: int = setting(
+        0, "CPU threads of the engine; auto is one a core, less one for HTTP", least=1, auto=0
+    )
     log_level: str = setting(
         "info", "how much is logged", choices=("debug", "info", "warning", "error")
     )

@@ -5,11 +5,22 @@ import pytest
 from flashrt.fsm.lifecycle import Life
 from flashrt.metrics import Ledger, RequestRecord
 
-MISSION_FIELDS = (
-    "queued_ms tokenize_ms prefill_ms first_delta_ms decode_ms decode_tok_per_s spec_attempts "
-    "spec_accepts accept_length graph_capture_count prefix_action cached_tokens new_prefill_tokens "
-    "terminal_state"
-).split()
+MISSION_FIELDS = {
+    "queued_ms",
+    "tokenize_ms",
+    "prefill_ms",
+    "first_delta_ms",
+    "decode_ms",
+    "decode_tok_per_s",
+    "spec_attempts",
+    "spec_accepts",
+    "accept_length",
+    "graph_capture_count",
+    "prefix_action",
+    "cached_tokens",
+    "new_prefill_tokens",
+    "terminal_state",
+}
 
 
 def finished(**wish):
@@ -34,7 +45,7 @@ def finished(**wish):
 
 def test_the_report_has_the_missions_fields_by_name():
     """Seam 5: these names are what dashboards and clients read."""
-    assert set(MISSION_FIELDS) <= finished().report().keys()
+    assert finished().report().keys() >= MISSION_FIELDS
 
 
 def test_times_and_counts_are_differences_of_what_was_stamped():

@@ -6,15 +6,16 @@ import json
 import statistics
 import threading
 import time
+from collections.abc import Sequence
 from urllib.parse import urlsplit
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Stream one answer from a server that is already running, probe beside it, print the times."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("url", nargs="?", default="http://127.0.0.1:8000")
     parser.add_argument("--probes", type=int, default=1000)
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     host = urlsplit(asked.url).netloc
     generating, enough = threading.Event(), threading.Event()
     threading.Thread(target=_generate, args=(host, generating, enough), daemon=True).start()

@@ -6,21 +6,23 @@ Renders a long conversation, then the same with one new line, on the bundled dem
 import argparse
 import statistics
 import time
+from collections.abc import Sequence
 
-from flashrt.chat.request import AgentRequest
+from flashrt.chat.render import Renderer
+from flashrt.chat.request import AgentRequest, Json
 from flashrt.demo import DEMO_PATH
 from flashrt.serve import load_voice
 
 LINE = "def handle(request):  # line {number}\n    return render(request, number={number})\n"
 
 
-def main() -> None:
+def main(arguments: Sequence[str] | None = None) -> None:
     """Print the median times of the two halves of rendering a warm turn."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--tokens", type=int, default=30_000, help="length of the history")
     parser.add_argument("--turns", type=int, default=40, help="messages that it is made of")
     parser.add_argument("--repeat", type=int, default=20)
-    asked = parser.parse_args()
+    asked = parser.parse_args(arguments)
     renderer = load_voice(DEMO_PATH).renderer
     history = _history(renderer, asked.tokens, asked.turns)
     start = time.perf_counter()
@@ -43,7 +45,7 @@ def main() -> None:
     )
 
 
-def _history(renderer, tokens: int, turns: int) -> list[dict]:
+def _history(renderer: Renderer, tokens: int, turns: int) -> list[Json]:
     """Messages of about `tokens` tokens in all."""
     per_line = len(renderer.render(AgentRequest(model="any", text=LINE.format(number=1000))))
     lines = max(1, tokens // turns // per_line)

@@ -41,7 +41,7 @@ class DeltaInputs:
 
 
 def fold(S: Tensor, k: Tensor, u: Tensor, G: Tensor) -> Tensor:
-    """S after a whole chunk. S [Hv, dk, dv]; k [Hk, 64, dk] normalised, u [Hv, 64, dv], G [Hv, 64]."""
+    """S [Hv, dk, dv] after a chunk of normalised k [Hk, 64, dk], u [Hv, 64, dv], G [Hv, 64]."""
     left = torch.exp(G[:, -1:] - G)  # [Hv, 64]
     k = k.repeat_interleave(len(S) // len(k), dim=0) * left[..., None]
     return torch.baddbmm(S * torch.exp(G[:, -1])[:, None, None], k.transpose(1, 2), u)
@@ -96,9 +96,9 @@ def _delta_row(
 
     slots = torch.arange(CHUNK, device=S.device)
     decayed = torch.where(slots <= w, dots * torch.exp(at - G)[:, None], 0)
-    past = torch.where(slots[:, None] < w, state.values[slot].transpose(0, 1), 0)  # [Hv, 64, dv]
+    past = torch.where(slots[:, None, None] < w, state.values[slot], 0)  # [64, Hv, dv]
     seen = torch.bmm(pair.repeat_interleave(repeat, dim=0), S)  # [Hv, 2, dv]
-    seen = torch.baddbmm(seen * torch.exp(at)[..., None], decayed, past)
+    seen = torch.baddbmm(seen * torch.exp(at)[..., None], decayed, past.transpose(0, 1))
 
     u = beta[:, None] * (v.float() - seen[:, 0])
     state.values[slot, w] = u

@@ -32,7 +32,9 @@ def rows_linear(x: Tensor, weight: Tensor) -> Tensor:
     """x [M <= 64, K] @ weight [N, K]^T -> [M, N], row-invariant."""
     if len(x) == GROUP:
         return functional.linear(x, weight)
-    groups = [functional.linear(pad_rows(part, GROUP), weight)[: len(part)] for part in x.split(GROUP)]
+    groups = [
+        functional.linear(pad_rows(part, GROUP), weight)[: len(part)] for part in x.split(GROUP)
+    ]
     return torch.cat(groups)
 
 

@@ -41,8 +41,8 @@ class LinearMixer:
         """x [T, h] -> [T, h]; extends window, convolution rows and, in a block, anchors."""
         c = self.config
         keys, heads, values = c.linear_key_heads, c.linear_value_heads, c.value_width
-        widths = (c.conv_width, values, heads, heads)
-        raw, z, b, a = go.linear(x, self.weights.in_proj).split(widths, dim=-1)
+        parts = (c.conv_width, values, heads, heads)
+        raw, z, b, a = go.linear(x, self.weights.in_proj).split(parts, dim=-1)
 
         widths = (keys * c.linear_key_dim, keys * c.linear_key_dim, values)
         q, k, v = self.convolve(raw, go).split(widths, dim=-1)

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from flashrt.engine import ops
-from flashrt.engine.buffers import RING, Buffers
+from flashrt.engine.buffers import RING, Buffers, LinearState
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.linear import GROUP, head_linear, pad_rows
 from flashrt.engine.mixers import FullMixer, LinearMixer, Mixer
@@ -97,8 +97,8 @@ def _layers(config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> Ite
 def _mixer(
     config: ModelConfig,
     layer: LayerWeights,
-    linear: Iterator,
-    full: Iterator,
+    linear: Iterator[LinearState],
+    full: Iterator[Tensor],
     tables: tuple[Tensor, Tensor],
 ) -> Mixer:
     match layer.mixer:

@@ -51,7 +51,7 @@ async def serve_app(
     """
     listener = _listen(options)
     host, port = listener.getsockname()[:2]
-    hypercorn.trio.run.TCPServer = Connection  # type: ignore[attr-defined]
+    hypercorn.trio.run.TCPServer = Connection  # type: ignore[misc]
     H11Protocol._check_protocol = _stay_with_http_1  # type: ignore[assignment]
     async with trio.open_nursery() as nursery:
         await nursery.start(_hypercorn, app, _config(listener, options), stop)

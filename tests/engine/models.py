@@ -32,7 +32,10 @@ class Shape:
     vocab: int = 61
 
 
-def reference(shape: Shape = Shape(), *, seed: int = 0) -> Qwen3_5ForCausalLM:
+PLAIN = Shape()
+
+
+def reference(shape: Shape = PLAIN, *, seed: int = 0) -> Qwen3_5ForCausalLM:
     """A random reference model with long memory: as initialised, a state error would fade away."""
     torch.manual_seed(seed)
     config = Qwen3_5TextConfig(
@@ -72,9 +75,11 @@ def config_of(model: Qwen3_5ForCausalLM) -> ModelConfig:
     )
 
 
-def weights_of(model: Qwen3_5ForCausalLM, dtype: torch.dtype = torch.float32) -> ModelWeights:
+def weights_of(
+    model: Qwen3_5ForCausalLM, dtype: torch.dtype = torch.float32, device: str = "cpu"
+) -> ModelWeights:
     """Our fused tensors, made by hand."""
-    tensors = {name: tensor.detach() for name, tensor in model.state_dict().items()}
+    tensors = {name: tensor.detach().to(device) for name, tensor in model.state_dict().items()}
     layers = tuple(
         _layer(tensors, f"model.layers.{i}.", kind == LINEAR, dtype)
         for i, kind in enumerate(config_of(model).layer_types)
@@ -119,13 +124,17 @@ def _layer(
 
 
 def make_engine(
-    shape: Shape = Shape(), *, dtype: torch.dtype = torch.float32, max_seq: int = 512, seed: int = 0
+    shape: Shape = PLAIN,
+    *,
+    dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
+    max_seq: int = 512,
+    seed: int = 0,
 ) -> HybridEngine:
     """A served random model."""
     model = reference(shape, seed=seed)
-    return HybridEngine(
-        config_of(model), weights_of(model, dtype), max_seq=max_seq, model_name="random"
-    )
+    weights = weights_of(model, dtype, device)
+    return HybridEngine(config_of(model), weights, max_seq=max_seq, model_name="random")
 
 
 def ids(count: int, vocab: int = 61, seed: int = 0) -> tuple[int, ...]:

@@ -5,23 +5,36 @@ from collections.abc import Iterator
 
 import pytest
 import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from flashrt.engine.fake import FakeEngine
 from flashrt.engine.hybrid import HybridEngine
-from flashrt.engine.protocol import Capsule, EngineMisuse, SamplingParams
+from flashrt.engine.protocol import (
+    Capsule,
+    ContextFull,
+    Engine,
+    EngineMisuse,
+    SamplingParams,
+)
 from flashrt.engine.selfcheck import same_bits
 from flashrt.errors import CannotServe, EngineFailed
 from tests.engine.contract import CHECKS, fill, same_capsule, take
-from tests.engine.models import config_of, ids, make_engine, reference, weights_of
+from tests.engine.models import Shape, config_of, ids, make_engine, reference, weights_of
 
 DTYPES = (torch.float32, torch.bfloat16)
+PLACES = [
+    *((dtype, "cpu") for dtype in DTYPES),
+    *(pytest.param((dtype, "cuda"), marks=pytest.mark.gpu) for dtype in DTYPES),
+]
 SEEDED = SamplingParams(temperature=1.0, seed=5)
 PROMPT = ids(400)
 
 
-@pytest.fixture(scope="module", params=DTYPES, ids=str)
+@pytest.fixture(scope="module", params=PLACES, ids=lambda place: f"{place[1]} {place[0]}")
 def pair(request) -> tuple[HybridEngine, HybridEngine]:
     """Two engines of the same weights."""
-    engine = make_engine(dtype=request.param, max_seq=512)
+    engine = make_engine(dtype=request.param[0], device=request.param[1], max_seq=512)
     return engine, copy.deepcopy(engine)
 
 
@@ -37,10 +50,10 @@ def other(pair) -> HybridEngine:
     return pair[1]
 
 
-@pytest.fixture(scope="module", params=DTYPES, ids=str)
+@pytest.fixture(scope="module", params=PLACES, ids=lambda place: f"{place[1]} {place[0]}")
 def small_pair(request) -> tuple[HybridEngine, HybridEngine]:
     """With the window that the contract fills."""
-    engine = make_engine(dtype=request.param, max_seq=256)
+    engine = make_engine(dtype=request.param[0], device=request.param[1], max_seq=256)
     return engine, copy.deepcopy(engine)
 
 
@@ -109,7 +122,7 @@ def test_restored_capsules_read_no_stale_byte(engine, other):
 
 @pytest.mark.parametrize(("prompt", "decoded"), [(100, 70), (60, 69), (63, 67), (61, 67)])
 def test_rolled_back_is_never_decoded(engine, prompt, decoded):
-    """1 to 64 decoded ids, over a multiple of 64 and up to it: same ids, same bytes, then and after."""
+    """1 to 64 decoded ids, over a multiple of 64 and up to it: the same ids and bytes."""
     fill(engine, PROMPT[:prompt])
     capsules = [engine.snapshot(), *path(engine, decoded)]
     for n in range(1, 65):
@@ -265,3 +278,50 @@ def test_an_open_generator_is_stale_once_another_is_begun(engine):
     engine.decode(SEEDED)
     with pytest.raises(EngineMisuse):
         next(first)
+
+
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(("prefill", "decode", "rollback", "snapshot", "restore", "drop")),
+        st.one_of(st.integers(0, 70), st.sampled_from((1, 63, 64, 65, 128))),
+    ),
+    min_size=2,
+    max_size=9,
+)
+
+
+def attempt(engine: Engine, kind: str, n: int, capsules: list[Capsule]) -> str:
+    """One step; what became of it."""
+    try:
+        match kind:
+            case "prefill":
+                fill(engine, PROMPT[:n])
+            case "decode":
+                take(engine, n or 1)
+            case "rollback":
+                engine.rollback(n)
+            case "snapshot":
+                capsules.append(engine.snapshot(engine.position - n))
+            case "restore":
+                engine.restore(capsules[n % len(capsules)] if capsules else engine.snapshot())
+            case "drop":
+                engine.drop_pending()
+    except (EngineMisuse, ContextFull) as error:
+        return type(error).__name__
+    return "done"
+
+
+@settings(max_examples=40, deadline=None)
+@given(STEPS)
+def test_the_real_engine_and_the_strict_fake_refuse_the_same_steps(steps):
+    """So what the policy learns from the fake holds for the real one: positions, floors, reach."""
+    pairs: list[tuple[Engine, list[Capsule]]] = [(WALKED, []), (FakeEngine(max_seq=256), [])]
+    WALKED.reset()
+    for kind, n in [("prefill", 60), *steps]:
+        ends = [attempt(engine, kind, n, capsules) for engine, capsules in pairs]
+        assert ends[0] == ends[1]
+        real, fake = (engine for engine, _ in pairs)
+        assert (real.position, len(real.journal)) == (fake.position, len(fake.journal))
+
+
+WALKED = make_engine(Shape(layers=2, interval=2), max_seq=256)

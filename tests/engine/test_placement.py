@@ -20,5 +20,5 @@ def test_a_cpu_computes_in_float32_unless_told_otherwise(dtype, wanted):
 def test_a_device_that_is_not_there_is_refused_by_name():
     """Not a traceback from inside torch."""
     assert Placement.of("auto", "auto").device.type == "cpu"
-    with pytest.raises(CannotServe, match="--device cuda.*use --device cpu"):
+    with pytest.raises(CannotServe, match=r"--device cuda.*use --device cpu"):
         Placement.of("cuda", "auto")

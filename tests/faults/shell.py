@@ -38,7 +38,7 @@ FAULTS = (
         "flashrt/worker.py",
         "record.cached_tokens = plan.cached_tokens",
         "record.cached_tokens = len(plan.ids)",
-        ("tests/test_metrics.py", *WORKER),
+        ("tests/whole/test_main_job.py",),
         "cached tokens would be reported that were computed (G5)",
     ),
     Fault(

@@ -1,5 +1,6 @@
 """Bad input gets an OpenAI-style error with the right status, and the server goes on."""
 
+import httpx
 import pytest
 import trio
 
@@ -18,14 +19,14 @@ BAD = {
     "messages of a wrong type": ({"json": {"model": "m", "messages": "hi"}}, 400),
     "no messages": ({"json": {"model": "m", "messages": []}}, 400),
     "messages missing": ({"json": {"model": "m"}}, 400),
-    "an unknown role": ({"json": {"model": "m", "messages": [{"role": "boss", "content": "x"}]}}, 400),
+    "an unknown role": ({"json": {"model": "m", "messages": [{"role": "boss"}]}}, 400),
     "stream as a string": ({"json": {"model": "m", "messages": USER, "stream": "true"}}, 400),
     "max_tokens of 0": ({"json": {"model": "m", "messages": USER, "max_tokens": 0}}, 400),
     "a hot temperature": ({"json": {"model": "m", "messages": USER, "temperature": 9}}, 400),
     "n of 2": ({"json": {"model": "m", "messages": USER, "n": 2}}, 400),
     "not declared as JSON": ({"content": b"{}", "headers": {"content-type": "text/plain"}}, 415),
     "a foreign Host": ({"json": chat_body("x"), "headers": {"host": "evil.example"}}, 403),
-    "a foreign Origin": ({"json": chat_body("x"), "headers": {"origin": "http://evil.example"}}, 403),
+    "a foreign Origin": ({"json": chat_body("x"), "headers": {"origin": "http://evil"}}, 403),
     "a prompt beyond the context": ({"json": chat_body("word " * 6000)}, 413),
 }
 
@@ -70,7 +71,8 @@ async def test_the_overflow_names_both_numbers_in_words_that_clients_know():
     error = answer.json()["error"]
     assert answer.status_code == 413
     assert error["code"] == "context_length_exceeded"
-    assert "maximum context length is 64 tokens. However, your messages resulted in" in error["message"]
+    words = "maximum context length is 64 tokens. However, your messages resulted in"
+    assert words in error["message"]
 
 
 async def test_a_body_of_50_mb_is_refused_without_being_kept():
@@ -85,11 +87,8 @@ async def test_a_body_of_50_mb_is_refused_without_being_kept():
         for body in (b" " * (50 << 20), pieces()):
             try:
                 answer = await server.http.post(CHAT, content=body, headers=JSON)
-            except OSError:
-                continue
-            except Exception as error:
+            except httpx.TransportError:
                 # A client that is still sending may see the connection go before the answer.
-                assert "Error" in type(error).__name__
                 continue
             check_error(answer, 413)
         await server.chat("hello")
@@ -108,18 +107,20 @@ async def test_a_wrong_key_is_401_and_a_right_one_is_served(key_file):
 
 async def test_health_answers_while_the_engine_works():
     """A probe is answered between two tokens, and says what is going on."""
-    async with running_server(fake_engine(max_seq=60_000)) as server:
-        async with trio.open_nursery() as nursery:
-            body = chat_body("go on", max_tokens=50_000, stream=True)
-            streamed = trio.Event()
+    body = chat_body("go on", max_tokens=50_000, stream=True)
+    streamed = trio.Event()
 
-            async def stream() -> None:
-                async with server.http.stream("POST", CHAT, json=body) as answer:
-                    async for _ in answer.aiter_bytes():
-                        streamed.set()
+    async def stream(server) -> None:
+        async with server.http.stream("POST", CHAT, json=body) as answer:
+            async for _ in answer.aiter_bytes():
+                streamed.set()
 
-            nursery.start_soon(stream)
-            await streamed.wait()
-            for _ in range(50):
-                assert (await server.http.get("/health")).json()["running"]["state"] == "DECODE"
-            nursery.cancel_scope.cancel()
+    async with (
+        running_server(fake_engine(max_seq=60_000)) as server,
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(stream, server)
+        await streamed.wait()
+        for _ in range(50):
+            assert (await server.http.get("/health")).json()["running"]["state"] == "DECODE"
+        nursery.cancel_scope.cancel()

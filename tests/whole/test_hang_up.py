@@ -41,8 +41,11 @@ async def half_close(stream: trio.SocketStream) -> None:
 
 
 async def until(condition) -> None:
-    """Let the loop run until the condition holds."""
-    while not condition():
+    """Ask again and again; the running_server's time limit bounds it."""
+    while True:
+        holds = condition()
+        if holds if isinstance(holds, bool) else await holds:
+            return
         await trio.sleep(0.001)
 
 
@@ -57,16 +60,28 @@ async def states(server) -> dict[str, int]:
 
 
 async def until_states(server, **wanted: int) -> None:
-    while await states(server) != wanted:
-        await trio.sleep(0.001)
+    """Until exactly these requests have ended, in these ways."""
+
+    async def ended() -> bool:
+        return await states(server) == wanted
+
+    await until(ended)
+
+
+async def leaving(server) -> bool:
+    """Whether the server has noticed that the running request's client is gone."""
+    return bool((await health(server))["running"]["leaving"])
+
+
+async def one_waits(server) -> bool:
+    """Whether exactly one request is queued."""
+    return (await health(server))["queued"] == 1
 
 
 @pytest.mark.parametrize("leave", [close, reset, half_close])
 @pytest.mark.parametrize("streamed", [False, True])
 @pytest.mark.parametrize("steps_before", [1, 2, 6], ids=["prefill", "prefill cut", "decode"])
-async def test_a_client_that_leaves_frees_the_engine_within_one_step(
-    leave, streamed, steps_before
-):
+async def test_a_client_that_leaves_frees_the_engine_within_one_step(leave, streamed, steps_before):
     """In prefill or decode: CANCELLED, nothing stays hot, the next request is read as cold."""
     gate = GatedPerformer(fake_engine())
     async with running_server(gate.engine, performer=gate, chunk_tokens=64) as server:
@@ -75,8 +90,7 @@ async def test_a_client_that_leaves_frees_the_engine_within_one_step(
         gate.allow(steps_before)
         await until(lambda: len(gate.steps) == steps_before)
         await leave(leaver)
-        while not (await health(server))["running"]["leaving"]:
-            await trio.sleep(0.001)
+        await until(lambda: leaving(server))
         gate.allow(1)
         await until_states(server, CANCELLED=1)
         assert len(gate.steps) <= steps_before + 1
@@ -90,7 +104,10 @@ async def test_a_client_that_leaves_frees_the_engine_within_one_step(
 async def test_a_client_that_leaves_the_queue_never_reaches_the_engine(leave):
     """It ends while another is still being served, which is served as if nothing had happened."""
     gate = GatedPerformer(fake_engine())
-    async with running_server(gate.engine, performer=gate) as server, trio.open_nursery() as nursery:
+    async with (
+        running_server(gate.engine, performer=gate) as server,
+        trio.open_nursery() as nursery,
+    ):
         served = []
 
         async def first() -> None:
@@ -101,12 +118,11 @@ async def test_a_client_that_leaves_the_queue_never_reaches_the_engine(leave):
         await until(lambda: len(gate.steps) == 1)
         queued = await server.stream()
         await queued.send_all(request_bytes("second"))
-        while (await health(server))["queued"] != 1:
-            await trio.sleep(0.001)
+        await until(lambda: one_waits(server))
         await leave(queued)
         await until_states(server, CANCELLED=1)
         gate.allow(MANY)
-        await until(lambda: served)
+        await until(lambda: bool(served))
         alone = await server.chat("first")
         assert served[0]["choices"] == alone["choices"]
 

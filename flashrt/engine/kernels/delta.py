@@ -168,6 +168,24 @@ def _solve(acc, wanted, beta, dots, inverse, G_rows, count, STEP: tl.constexpr):
     return acc, u
 
 
+@triton.jit
+def _keep(
+    KEYS, VALUES, DECAYS, RAW, pair, u, G, raw, v_raw, channel, v_channel, d, c, pos, count,
+    key_stride, value_stride, HV: tl.constexpr, WIDTH: tl.constexpr, STEP: tl.constexpr,
+):  # fmt: skip
+    """Store a step's rows. Programs that share a key head store the same bytes."""
+    jj = tl.arange(0, 2 * STEP)
+    j = jj % STEP
+    live = (j < count)[:, None]
+    as_key = live & (jj < STEP)[:, None]
+    tl.store(KEYS + j[:, None] * key_stride + d[None, :], pair, mask=as_key)
+    tl.store(VALUES + j[:, None] * value_stride + c[None, :], u, mask=as_key)
+    tl.store(DECAYS + j * HV, G, mask=(j < count) & (jj < STEP))
+    ring = ((pos + j) % _RING)[:, None] * WIDTH
+    tl.store(RAW + ring + channel, raw, mask=live)
+    tl.store(RAW + ring + v_channel, v_raw, mask=as_key)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def _delta_rows(
     ROWS, row_stride, RAW, KEYS, VALUES, DECAYS, ANCHORS, TAPS, DT, RATE, NORM, AT, OUT, rows, eps,
@@ -204,12 +222,10 @@ def _delta_rows(
             live = (j < count)[:, None]
             as_key, as_query = live & is_key[:, None], live & (jj >= STEP)[:, None]
             row = (r0 + j)[:, None]
-            pair, raw = _convolved(
-                ROWS, row_stride, RAW, TAPS, row, channel, live, pos, KERNEL, WIDTH
-            )
-            v, v_raw = _convolved(
-                ROWS, row_stride, RAW, TAPS, row, v_channel, as_key, pos, KERNEL, WIDTH
-            )
+            pair, raw = _convolved(ROWS, row_stride, RAW, TAPS, row, channel, live, pos,
+                                   KERNEL, WIDTH)  # fmt: skip
+            v, v_raw = _convolved(ROWS, row_stride, RAW, TAPS, row, v_channel, as_key, pos,
+                                  KERNEL, WIDTH)  # fmt: skip
             gates = ROWS + r0 * row_stride + WIDTH + HV * DV + h
             beta = tl.load(gates + j * row_stride, mask=(j < count) & is_key, other=0.0)
             beta = tl.sigmoid(beta.to(tl.float32))
@@ -224,13 +240,10 @@ def _delta_rows(
                                EXACT)  # fmt: skip
             acc, u = _solve(acc, v.to(tl.float32), beta, dots, scaled, G, count, STEP)
 
-            # Programs that share a key head store the same bytes.
-            tl.store(K0 + (w0 + j)[:, None] * HK * DK + d[None, :], pair, mask=as_key)
-            tl.store(U0 + (w0 + j)[:, None] * HV * DV + c[None, :], u, mask=as_key)
-            tl.store(G0 + (w0 + j) * HV, G, mask=(j < count) & is_key)
-            ring = ((pos + r0 + j) % _RING)[:, None] * WIDTH
-            tl.store(RAW + ring + channel, raw, mask=live)
-            tl.store(RAW + ring + v_channel, v_raw, mask=as_key)
+            _keep(
+                K0 + w0 * HK * DK, U0 + w0 * HV * DV, G0 + w0 * HV, RAW, pair, u, G, raw, v_raw,
+                channel, v_channel, d, c, pos + r0, count, HK * DK, HV * DV, HV, WIDTH, STEP,
+            )  # fmt: skip
             if NORMED:
                 gate = WIDTH + h * DV + c
                 z = tl.load(ROWS + row * row_stride + gate[None, :], mask=as_query, other=0.0)
