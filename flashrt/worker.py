@@ -116,14 +116,14 @@ class EngineWorker:
 
     async def _next_item(self) -> WorkItem:
         """The oldest item still wanted; it leaves the queue on the loop, so without a race."""
-        while True:
-            item = await self._receive.receive()
-            if item in self._queued:
+        async for item in self._receive:
+            if self._fault is None and item in self._queued:
                 self._queued.discard(item)
                 self._running = item
                 item.life.fire(LifeEvent.START)
                 item.record.started_at = time.perf_counter()
                 return item
+        raise self._fault or RuntimeError("the queue is closed and nothing is wrong")
 
     def _drop_finished_items(self) -> None:
         """Take cancelled items out of the channel, so that they hold no place in the queue."""
@@ -145,8 +145,12 @@ class EngineWorker:
             for event in batch.events:
                 self._apply(batch.item, event, batch.at)
         except Exception as fault:
-            log.exception("an event could not be delivered: %r", batch.events)
+            log.exception(
+                "events of request %s could not be delivered", batch.item.record.request_id
+            )
             self._fault = fault
+            # Wakes the thread if it waits for the next item.
+            self._send.close()
 
     def _apply(self, item: WorkItem, event: TurnEvent, at: float) -> None:
         record = item.record

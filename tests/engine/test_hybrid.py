@@ -5,7 +5,7 @@ from collections.abc import Iterator
 
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from flashrt.engine.fake import FakeEngine
@@ -312,6 +312,7 @@ def attempt(engine: Engine, kind: str, n: int, capsules: list[Capsule]) -> str:
 
 
 @settings(max_examples=40, deadline=None)
+@example([("decode", 69), ("rollback", 10), ("rollback", 60)])
 @given(STEPS)
 def test_the_real_engine_and_the_strict_fake_refuse_the_same_steps(steps):
     """So what the policy learns from the fake holds for the real one: positions, floors, reach."""

@@ -130,8 +130,8 @@ FAULTS = (
     Fault(
         "a window that multiplies where it must select",
         "flashrt/engine/delta.py",
-        "torch.where(slots[:, None] < w, state.values[slot].transpose(0, 1), 0)",
-        "(slots[:, None] < w) * state.values[slot].transpose(0, 1)",
+        "torch.where(slots[:, None, None] < w, state.values[slot], 0)",
+        "(slots[:, None, None] < w) * state.values[slot]",
         REAL,
         "whatever lies in a stale row, a NaN say, would get into the sums",
     ),
