@@ -75,5 +75,5 @@ def attend_block(q: Tensor, kv: Tensor, position: int) -> Tensor:
         got = functional.scaled_dot_product_attention(
             part, keys[None, :, :end], values[None, :, :end], attn_mask=mask
         )
-        out[lo:hi] = got.view(heads, hi - lo, d).transpose(0, 1)
+        out[lo:hi] = got.reshape(heads, hi - lo, d).transpose(0, 1)
     return out

@@ -10,12 +10,18 @@ FAULTS = (
     Fault(
         "a queued cancel that still starts",
         "flashrt/worker.py",
-        "            if item in self._queued:\n                self._queued.discard(item)\n"
-        "                self._running = item",
-        "            if True:\n                self._queued.discard(item)\n"
-        "                self._running = item",
+        "            if self._fault is None and item in self._queued:\n",
+        "            if self._fault is None:\n",
         WORKER,
         "the engine would work for a client that has left (G7)",
+    ),
+    Fault(
+        "a failed delivery that an idle thread does not see",
+        "flashrt/worker.py",
+        "            self._send.close()\n",
+        "",
+        WORKER,
+        "the server would look ready and never answer again (G6)",
     ),
     Fault(
         "items that have left hold their place in the queue",

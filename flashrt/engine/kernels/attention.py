@@ -20,7 +20,9 @@ PACK = 16
 KEYS = 64
 """Keys of one step inside a split."""
 
-GATHER = 16
+STAGES = 2
+
+GATHER = 64
 """Partial results that are added at once, in a fixed order."""
 
 _LOWEST = tl.constexpr(-1e30)
@@ -180,7 +182,7 @@ def attend_rows(
     _one_split[(packs, splits, kv_heads)](
         q, kv, at, partial, top, total, count, length, splits,
         H=heads, HKV=kv_heads, D=d, SPLIT=SPLIT, KEYS=16 if exact else KEYS, PACK=PACK,
-        STAGES=1 if exact else 2, EXACT=exact, num_warps=4,
+        STAGES=1 if exact else STAGES, EXACT=exact, num_warps=4,
     )  # fmt: skip
     y = torch.empty_like(q) if rows is not None else torch.empty(q.shape, **floats)
     columns = min(d, 64)
@@ -188,6 +190,6 @@ def attend_rows(
         partial, top, total, at, q if rows is None else rows,
         0 if rows is None else rows.stride(0), y, splits,
         H=heads, D=d, COLUMNS=columns, SPLIT=SPLIT, BLOCK=triton.next_power_of_2(splits),
-        GATHER=GATHER, GATED=rows is not None, num_warps=2,
+        GATHER=GATHER, GATED=rows is not None, num_warps=4,
     )  # fmt: skip
     return y

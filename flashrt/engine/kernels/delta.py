@@ -8,8 +8,8 @@ STEP at a time, then its fold.
 What makes a row's bits its own, however rows are grouped: a sum over the window begins with what
 the row reads of S and goes on slot by slot, one multiply-add each, first over slots that are stored
 and then over rows of the same step; slots out of reach add exact zeros. Every product of keys and
-queries, and every square of one, is an element of a 16-column product on the matrix unit, whose
-bits depend on nothing but its two rows. A fold is the same code over the stored window, whether its
+queries, and every square of one, is an element of a product on the matrix unit, whose bits depend
+on nothing but its two rows. A fold is the same code over the stored window, whether its
 result is stored or only used.
 
 Keys and queries are exact in the engine's dtype; what multiplies them and is float32 is split into
@@ -30,7 +30,7 @@ STEP = 8
 _CHUNK = tl.constexpr(CHUNK)
 _RING = tl.constexpr(RING)
 _SLOTS = tl.constexpr(RING_CHUNKS)
-_GROUP = tl.constexpr(16)
+_GROUP = tl.constexpr(32)
 _EPS = tl.constexpr(1e-6)
 
 
@@ -61,9 +61,9 @@ def _add_product(total, a, b, EXACT: tl.constexpr):
 
 
 @triton.jit
-def _inverse_norms(squares):
-    """1 / |x| of rows, from the diagonal of their products with each other [16, 16]."""
-    i = tl.arange(0, _GROUP)
+def _inverse_norms(squares, COUNT: tl.constexpr):
+    """1 / |x| of rows, from the diagonal of their products with each other [COUNT, COUNT]."""
+    i = tl.arange(0, COUNT)
     return tl.rsqrt(tl.sum(tl.where(i[:, None] == i[None, :], squares, 0.0), 1) + _EPS)
 
 
@@ -80,11 +80,11 @@ def _convolved(
     raw = tl.zeros(channel.shape, ROWS.dtype.element_ty)
     for tap in tl.static_range(KERNEL):
         source = row + (tap - (KERNEL - 1))
-        fresh = tl.load(ROWS + source * row_stride + channel, mask=live & (source >= 0), other=0.0)
-        kept = (pos + source + _RING) % _RING
-        stored = tl.load(RAW + kept * WIDTH + channel, mask=live & (source < 0), other=0.0)
-        raw = tl.where(source >= 0, fresh, stored)
-        total += raw.to(tl.float32) * tl.load(TAPS + tap * WIDTH + channel)
+        kept = RAW + (pos + source + _RING) % _RING * WIDTH
+        held = tl.where(source >= 0, ROWS + source * row_stride, kept)
+        raw = tl.load(held + channel, mask=live, other=0.0)
+        weight = tl.load(TAPS + tap * WIDTH + channel, mask=live, other=0.0)
+        total += raw.to(tl.float32) * weight
     silu = total * tl.sigmoid(total)
     return tl.where(live, silu, 0.0).to(ROWS.dtype.element_ty), raw
 
@@ -117,7 +117,7 @@ def _fold(
         K = tl.load(KEYS + s[:, None] * key_stride + d[None, :])
         U = tl.load(VALUES + s[:, None] * value_stride + c[None, :])
         weights = tl.exp(end - tl.load(DECAYS + s * HV))
-        weights *= _inverse_norms(_product(K, tl.trans(K), EXACT))
+        weights *= _inverse_norms(_product(K, tl.trans(K), EXACT), _GROUP)
         S = _add_product(S, tl.trans(K), U * weights[:, None], EXACT)
     return S
 
@@ -137,7 +137,7 @@ def _read_window(
             VALUES + s[:, None] * value_stride + c[None, :], mask=stored[:, None], other=0.0
         )
         G = tl.load(DECAYS + s * HV, mask=stored, other=0.0)
-        norms = _inverse_norms(_product(K, tl.trans(K), EXACT))
+        norms = _inverse_norms(_product(K, tl.trans(K), EXACT), _GROUP)
         dots = _product(pair, tl.trans(K), EXACT) * inverse[:, None] * norms[None, :]
         decay = tl.exp(tl.where(stored[None, :], G_rows[:, None] - G[None, :], 0.0))
         weights = tl.where(stored[None, :], decay * dots, 0.0)
@@ -232,7 +232,7 @@ def _delta_rows(
             G, top = _decays(gates + HV, row_stride, DT + h, RATE + h, count, top, STEP)
 
             dots = _product(pair, tl.trans(pair), EXACT)
-            inverse = _inverse_norms(dots)
+            inverse = _inverse_norms(dots, 2 * STEP)
             scaled = tl.where(is_key, inverse, inverse * (1.0 / DK**0.5))
             acc = _add_product(tl.zeros([2 * STEP, BV], tl.float32), pair, S, EXACT)
             acc = acc * (scaled * tl.exp(G))[:, None]

@@ -2,10 +2,9 @@
 
 References: `flashrt.engine.linear.rows_linear`, `head_linear`, and `flashrt.engine.ops.silu_mul`.
 
-The weights are the left operand of the matrix unit and the rows its narrow right one, NARROW or
-WIDE columns at a time, dead columns zero. More than WIDE rows are further groups of WIDE columns
-against the same weight tile. That NARROW and WIDE columns give equal bits is no promise of a
-compiler: `check_widths` tries it on the shapes that will be served.
+The weights are the left operand of the matrix unit and the rows its narrow right one, always
+COLUMNS at a time, dead columns zero: one instruction whatever the number of rows. More rows are
+further groups of columns against the same weight tile.
 """
 
 import torch
@@ -15,8 +14,9 @@ from torch import Tensor
 
 from flashrt.engine.kernels.tiles import Tile, tile_for
 
-NARROW = 8
-WIDE = 16
+COLUMNS = 16
+"""Rows of one group. Part of what fixes bits."""
+
 ROWS_MAX = 64
 
 
@@ -106,62 +106,53 @@ def _rows_linear(
             _put(Y, sum3, out, m + 3 * COLUMNS, part, rows, N)
 
 
-def _launch(x: Tensor, weight: Tensor, y: Tensor, tile: Tile, gated: bool, columns: int) -> None:
-    """Fill y [parts, M, N] (or [M, N], one part). `columns` 0: by the number of rows."""
+def _launch(x: Tensor, weight: Tensor, y: Tensor, tile: Tile, gated: bool = False) -> None:
+    """Fill y [parts, M, N], or [M, N] of one part."""
     rows, k = x.shape
     if not 0 < rows <= ROWS_MAX or not x.is_contiguous() or not weight.is_contiguous():
         raise ValueError(f"rows of shape {tuple(x.shape)}; 1 to {ROWS_MAX} contiguous ones fit")
     n = y.shape[-1]
     parts = y.shape[0] if y.dim() == 3 else 1
-    columns = columns or (NARROW if rows <= NARROW else WIDE)
-    groups = -(-rows // columns)
-    # The wide instruction keeps one more stage in shared memory; this leaves room for two programs.
-    stages = tile.stages if columns == NARROW else max(2, tile.stages - 1)
+    groups = triton.cdiv(rows, COLUMNS)
+    # More groups fill more of the shared memory; three stages leave room for two programs.
+    stages = tile.stages if groups == 1 else min(tile.stages, 3)
     programs = triton.cdiv(n, tile.rows // 2 if gated else tile.rows)
     _rows_linear[(programs, parts)](
         x, weight, y, rows, n, k,
-        PARTS=parts, GATED=gated, COLUMNS=columns, GROUPS=groups if groups < 3 else 4,
+        PARTS=parts, GATED=gated, COLUMNS=COLUMNS, GROUPS=groups if groups < 3 else 4,
         TILE=tile.rows, DEPTH=tile.depth, STAGES=stages, EVEN=k % tile.depth == 0,
         PRECISION="ieee", num_warps=tile.warps, num_stages=stages,
     )  # fmt: skip
 
 
-def rows_linear(x: Tensor, weight: Tensor, columns: int = 0) -> Tensor:
+def rows_linear(x: Tensor, weight: Tensor) -> Tensor:
     """x [M <= 64, K] @ weight [N, K]^T -> [M, N] in x's dtype, row-invariant."""
     n, k = weight.shape
     y = x.new_empty(len(x), n)
-    _launch(x, weight, y, tile_for(n, k, x.element_size()), False, columns)
+    _launch(x, weight, y, tile_for(n, k, x.element_size()))
     return y
 
 
-def rows_linear_parts(x: Tensor, weight: Tensor, columns: int = 0) -> Tensor:
+def rows_linear_parts(x: Tensor, weight: Tensor) -> Tensor:
     """The same product as [parts, M, N] float32, to be added in order by whoever reads it."""
     n, k = weight.shape
     tile = tile_for(n, k, x.element_size())
     y = torch.empty(tile.parts, len(x), n, dtype=torch.float32, device=x.device)
-    _launch(x, weight, y, tile, False, columns)
+    _launch(x, weight, y, tile)
     return y
 
 
-def rows_silu_mul(x: Tensor, gate_up: Tensor, columns: int = 0) -> Tensor:
+def rows_silu_mul(x: Tensor, gate_up: Tensor) -> Tensor:
     """silu(x gate^T) * (x up^T) -> [M, I]; gate_up [2 I, K], gates first. Rounded once."""
     n, k = gate_up.shape
     y = x.new_empty(len(x), n // 2)
-    _launch(x, gate_up, y, tile_for(n, k, x.element_size()), True, columns)
+    _launch(x, gate_up, y, tile_for(n, k, x.element_size()), gated=True)
     return y
 
 
-def head_linear(x: Tensor, weight: Tensor, columns: int = 0) -> Tensor:
+def head_linear(x: Tensor, weight: Tensor) -> Tensor:
     """Row-invariant logits [M, V] float32, sums unrounded."""
     n, k = weight.shape
     y = torch.empty(len(x), n, dtype=torch.float32, device=x.device)
-    _launch(x, weight, y, tile_for(n, k, x.element_size()), False, columns)
+    _launch(x, weight, y, tile_for(n, k, x.element_size()))
     return y
-
-
-def widths_agree(weight: Tensor) -> bool:
-    """Whether NARROW and WIDE columns give this weight's products the same bits."""
-    noise = torch.Generator(device=weight.device).manual_seed(0)
-    x = torch.randn(NARROW, weight.shape[1], generator=noise, device=weight.device)
-    x = x.to(weight.dtype)
-    return torch.equal(head_linear(x, weight, NARROW), head_linear(x, weight, WIDE))

@@ -28,12 +28,12 @@ class Tile:
 
 MEASURED: Mapping[tuple[int, int], Tile] = {
     # (N, K), the 27B shape on an H200.
-    (16480, 5120): Tile(128, 128, 4, 4),
-    (14336, 5120): Tile(128, 256, 8, 3),
-    (34816, 5120): Tile(64, 256, 4, 3),
-    (248320, 5120): Tile(128, 128, 4, 4),
-    (5120, 6144): Tile(128, 128, 4, 4, parts=3),
-    (5120, 17408): Tile(128, 128, 4, 4, parts=3),
+    (16480, 5120): Tile(64, 128, 4, 3),
+    (14336, 5120): Tile(64, 128, 4, 4),
+    (34816, 5120): Tile(64, 128, 4, 3),
+    (248320, 5120): Tile(64, 128, 4, 3),
+    (5120, 6144): Tile(64, 128, 4, 3, parts=3),
+    (5120, 17408): Tile(64, 128, 4, 4, parts=3),
 }
 
 
@@ -48,4 +48,4 @@ def tile_for(n: int, k: int, element_size: int = 2) -> Tile:
     rows = 64
     programs, steps = -(-n // rows), k // depth
     parts = max(1, min(4, PROGRAMS_WANTED // programs, steps // 8))
-    return Tile(rows, depth, 4, 4, parts)
+    return Tile(rows, depth, 4, 3, parts)

@@ -81,12 +81,6 @@ def test_the_heads_bits_are_each_rows_own():
         assert torch.equal(linear.head_linear(x[:count], w), alone[:count])
 
 
-@pytest.mark.parametrize("shape", [*SHAPES, *ODD], ids=str)
-def test_both_widths_give_the_same_bits(shape: tuple[int, int]):
-    """The 8-column and the 16-column instruction add in the same order."""
-    assert linear.widths_agree(weights(*shape))
-
-
 def test_rows_that_do_not_fit_are_refused():
     """More rows than the family has are an error, never cut off."""
     with pytest.raises(ValueError, match="64"):
