@@ -13,7 +13,9 @@ SPLIT = 1024
 """Keys per partial result. Part of what fixes the bits of a row."""
 
 BLOCK_ROWS = 256
-"""Query rows of a block that go through one product."""
+"""Query rows of a block that go through one product, or fewer where its mask would pass this:"""
+
+MASK_MAX = 1 << 26
 
 
 def attend_rows(q: Tensor, kv: Tensor, position: int, count: int) -> Tensor:
@@ -66,8 +68,10 @@ def attend_block(q: Tensor, kv: Tensor, position: int) -> Tensor:
     rows, heads, _ = q.shape
     shared = q.view(rows, kv_heads, -1, d).permute(1, 2, 0, 3)  # [Hkv, g, T, d]
     out = torch.empty_like(q)
-    for lo in range(0, rows, BLOCK_ROWS):
-        hi = min(rows, lo + BLOCK_ROWS)
+    width = heads // kv_heads * (position + rows)
+    step = max(1, min(BLOCK_ROWS, MASK_MAX // width))
+    for lo in range(0, rows, step):
+        hi = min(rows, lo + step)
         end = position + hi
         part = shared[:, :, lo:hi].reshape(1, kv_heads, -1, d)
         mask = torch.ones(hi - lo, end, dtype=torch.bool, device=q.device).tril(position + lo)

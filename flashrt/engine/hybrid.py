@@ -179,7 +179,11 @@ class HybridEngine:
                 f"a capsule of {len(capsule.tokens)} ids; max_seq is {self._info.max_seq}"
             )
         self._epoch += 1
-        self._live.load(capsule.position, capsule.buffers)
+        try:
+            self._live.load(capsule.position, capsule.buffers)
+        except Exception as error:
+            self._forget()
+            raise EngineFailed(f"the capsule's buffers do not fit: {error}") from error
         self._journal = list(capsule.tokens)
 
     # -- inside ------------------------------------------------------------------------------------

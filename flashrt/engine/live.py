@@ -21,6 +21,7 @@ from flashrt.engine.delta import folded
 from flashrt.engine.model import Model
 from flashrt.engine.passes import ring_index
 from flashrt.engine.weights import ModelWeights
+from flashrt.errors import CannotServe
 
 
 @attrs.define(eq=False)
@@ -35,9 +36,16 @@ class LiveState:
 
     @classmethod
     def allocate(cls, config: ModelConfig, weights: ModelWeights, max_seq: int) -> "LiveState":
-        """Empty, on the device and in the dtype of the weights."""
-        embed = weights.embed
-        buffers = Buffers.allocate(config, max_seq, embed.device, embed.dtype)
+        """Empty, on the device and in the dtype of the weights. Raises CannotServe if too large."""
+        device, dtype = weights.embed.device, weights.embed.dtype
+        try:
+            buffers = Buffers.allocate(config, max_seq, device, dtype)
+        except RuntimeError as error:  # what torch raises for both devices when memory is short
+            need = Buffers.allocate(config, max_seq, torch.device("meta"), dtype).nbytes
+            raise CannotServe(
+                f"max_seq = {max_seq} needs {need / 1e9:.1f} GB of state on {device}, which cannot "
+                "be allocated; ask for a shorter window"
+            ) from error
         return cls(Model(config, weights, buffers), buffers)
 
     @torch.inference_mode()

@@ -3,6 +3,7 @@
 import copy
 from collections.abc import Iterator
 
+import attrs
 import pytest
 import torch
 from hypothesis import example, given, settings
@@ -153,7 +154,7 @@ def test_rolled_back_prefill_is_the_block_seen_at_the_shorter_length(engine, oth
             assert same_capsule(there.snapshot(), other.snapshot())
 
 
-def test_rolled_back_prefill_still_computes_the_reference(request):
+def test_rolled_back_prefill_still_computes_the_reference():
     """Logits after rolling prefilled tokens back over a fold are the reference's, within 2e-4."""
     model = reference()
     engine = HybridEngine(config_of(model), weights_of(model), max_seq=512, model_name="random")
@@ -261,6 +262,39 @@ def test_a_step_that_fails_forgets_the_state(engine, other):
     broken.restore(capsule)
     *_, last = path(broken, 5)
     assert same_capsule(last, wanted)
+
+
+def test_a_capsule_that_does_not_fit_leaves_nothing_half_restored(engine):
+    """A buffer cut short on its way: an error, an empty engine, and the next prompt runs."""
+    fill(engine, PROMPT[:100])
+    capsule = engine.snapshot()
+    short = {name: buffer[:, :-1] for name, buffer in capsule.buffers.items() if name != "hidden"}
+    with pytest.raises(EngineFailed):
+        engine.restore(attrs.evolve(capsule, buffers={**capsule.buffers, **short}))
+    assert (engine.position, engine.journal) == (0, ())
+    fill(engine, PROMPT[:100])
+    assert same_capsule(engine.snapshot(), capsule)
+
+
+def test_a_loaded_checkpoint_is_the_engine_of_its_tensors(tmp_path):
+    """Through the loader or made by hand: the same bytes of state."""
+    model = reference()
+    model.save_pretrained(tmp_path)
+    loaded = HybridEngine.load(tmp_path, max_seq=512, progress=False)
+    by_hand = make_engine()
+    for one in (loaded, by_hand):
+        fill(one, PROMPT[:100])
+        take(one, 5, SEEDED)
+    assert same_capsule(loaded.snapshot(), by_hand.snapshot())
+    assert (loaded.info.dtype, loaded.info.device) == ("float32", "cpu")
+
+
+def test_a_window_too_large_for_memory_is_refused():
+    """With the bytes that it would take."""
+    model = reference()
+    config = attrs.evolve(config_of(model), max_positions=2**50)
+    with pytest.raises(CannotServe, match=r"needs .* GB of state on cpu"):
+        HybridEngine(config, weights_of(model), max_seq=2**45, model_name="random")
 
 
 @pytest.mark.parametrize("max_seq", [0, 1, 5000])

@@ -2,10 +2,12 @@
 
 References: `flashrt.engine.ops.rms_norm`, `rotate`, `sigmoid_gate`, and
 `flashrt.engine.attention.attend_rows`. Three kernels: heads are normed, rotated and stored; every
-split of SPLIT keys, counted from 0, gives a partial result; these are added in a fixed order and
-gated. Rows times query heads of one key head are packed into tiles of PACK, so K and V are read
-once for up to PACK of them. A row sees a key or does not by its own length alone; what it does not
-see adds exact zeros.
+split of the keys gives a partial result; these are added in a fixed order and gated. The borders of
+the splits are the same for every length: FINE keys apart at first, so that a short context keeps
+many programs busy, and further apart behind, so that a long one has few partial results. Rows times
+query heads of one key head are packed into tiles of PACK, so K and V are read once for up to PACK
+of them. A row sees a key or does not by its own length alone; what it does not see adds exact
+zeros.
 """
 
 import torch
@@ -13,8 +15,10 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-SPLIT = 256
-"""Keys of a partial result. Part of what fixes bits."""
+FINE, FINE_END = 64, 1024
+MIDDLE, MIDDLE_END = 256, 8192
+COARSE = 512
+"""Keys of a split up to FINE_END, up to MIDDLE_END, and beyond. Part of what fixes bits."""
 
 PACK = 16
 KEYS = 64
@@ -26,6 +30,40 @@ GATHER = 64
 """Partial results that are added at once, in a fixed order."""
 
 _LOWEST = tl.constexpr(-1e30)
+_FINE, _FINE_END = tl.constexpr(FINE), tl.constexpr(FINE_END)
+_MIDDLE, _MIDDLE_END = tl.constexpr(MIDDLE), tl.constexpr(MIDDLE_END)
+_COARSE = tl.constexpr(COARSE)
+_FINES = tl.constexpr(FINE_END // FINE)
+_FINER = tl.constexpr(FINE_END // FINE + (MIDDLE_END - FINE_END) // MIDDLE)
+
+
+@triton.jit
+def _border(split):
+    """The first key of a split."""
+    behind = tl.where(
+        split < _FINER,
+        _FINE_END + (split - _FINES) * _MIDDLE,
+        _MIDDLE_END + (split - _FINER) * _COARSE,
+    )
+    return tl.where(split < _FINES, split * _FINE, behind)
+
+
+@triton.jit
+def _split_of(key):
+    """The split that a key lies in."""
+    behind = tl.where(
+        key < _MIDDLE_END,
+        _FINES + (key - _FINE_END) // _MIDDLE,
+        _FINER + (key - _MIDDLE_END) // _COARSE,
+    )
+    return tl.where(key < _FINE_END, key // _FINE, behind)
+
+
+def splits_for(keys: int) -> int:
+    """How many splits hold keys 0 .. keys - 1."""
+    fine = -(-min(keys, FINE_END) // FINE)
+    middle = -(-min(max(keys - FINE_END, 0), MIDDLE_END - FINE_END) // MIDDLE)
+    return fine + middle + -(-max(keys - MIDDLE_END, 0) // COARSE)
 
 
 @triton.jit
@@ -65,10 +103,10 @@ def _prepare(
             tl.store(KV + row * D + d, turned, mask=(at < length) & (d < D))
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["rows", "splits"])
 def _one_split(
     Q, KV, AT, PARTIAL, TOP, TOTAL, rows, length, splits,
-    H: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr,
+    H: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr,
     KEYS: tl.constexpr, PACK: tl.constexpr, STAGES: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """PACK (row, head) pairs of one key head against one split."""
@@ -79,8 +117,8 @@ def _one_split(
     live = m < rows
     head = m * H + hk * GROUP + packed % GROUP
     pos = tl.load(AT)
-    start = split * SPLIT
-    stop = tl.minimum(start + SPLIT, tl.minimum(pos + rows, length))
+    start = _border(split)
+    stop = tl.minimum(_border(split + 1), tl.minimum(pos + rows, length))
     if start < stop:
         d, n = tl.arange(0, D), tl.arange(0, KEYS)
         q = tl.load(Q + head[:, None] * D + d[None, :], mask=live[:, None], other=0.0)
@@ -109,10 +147,10 @@ def _one_split(
         tl.store(TOTAL + at, total, mask=live)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["splits"])
 def _combine(
     PARTIAL, TOP, TOTAL, AT, ROWS, row_stride, Y, splits,
-    H: tl.constexpr, D: tl.constexpr, COLUMNS: tl.constexpr, SPLIT: tl.constexpr,
+    H: tl.constexpr, D: tl.constexpr, COLUMNS: tl.constexpr,
     BLOCK: tl.constexpr, GATHER: tl.constexpr, GATED: tl.constexpr,
 ):  # fmt: skip
     """The splits that a row has keys in, GATHER at a time from 0; then the gate."""
@@ -120,7 +158,7 @@ def _combine(
     d = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     s = tl.arange(0, BLOCK)
     at = (m * H + h) * splits
-    count = tl.minimum((tl.load(AT) + m) // SPLIT + 1, splits)
+    count = tl.minimum(_split_of(tl.load(AT) + m) + 1, splits)
     top = tl.max(tl.load(TOP + at + s, mask=s < count, other=_LOWEST), 0)
     total = 0.0
     out = tl.zeros([COLUMNS], tl.float32)
@@ -164,16 +202,15 @@ def prepare(
     return q
 
 
-def attend_rows(
-    q: Tensor, kv: Tensor, at: Tensor, splits: int, rows: Tensor | None = None
-) -> Tensor:
-    """Causal attention of q [M, H, d] at the device position, over `splits` * SPLIT keys at most.
+def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | None = None) -> Tensor:
+    """Causal attention of q [M, H, d] at the device position, of `keys` keys at most.
 
     -> [M, H, d]: times sigmoid(gate) in q's dtype where the projection `rows` is given, else
-    float32. `splits` beyond the length change no bit.
+    float32. A bound of more keys than there are changes no bit.
     """
     count, heads, d = q.shape
     _, kv_heads, length, _ = kv.shape
+    splits = splits_for(min(keys, length))
     exact = q.dtype == torch.float32
     floats = {"dtype": torch.float32, "device": q.device}
     partial = torch.empty(count * heads, splits, d, **floats)
@@ -181,7 +218,7 @@ def attend_rows(
     packs = triton.cdiv(count * (heads // kv_heads), PACK)
     _one_split[(packs, splits, kv_heads)](
         q, kv, at, partial, top, total, count, length, splits,
-        H=heads, HKV=kv_heads, D=d, SPLIT=SPLIT, KEYS=16 if exact else KEYS, PACK=PACK,
+        H=heads, HKV=kv_heads, D=d, KEYS=16 if exact else KEYS, PACK=PACK,
         STAGES=1 if exact else STAGES, EXACT=exact, num_warps=4,
     )  # fmt: skip
     y = torch.empty_like(q) if rows is not None else torch.empty(q.shape, **floats)
@@ -189,7 +226,7 @@ def attend_rows(
     _combine[(count, heads, d // columns)](
         partial, top, total, at, q if rows is None else rows,
         0 if rows is None else rows.stride(0), y, splits,
-        H=heads, D=d, COLUMNS=columns, SPLIT=SPLIT, BLOCK=triton.next_power_of_2(splits),
+        H=heads, D=d, COLUMNS=columns, BLOCK=triton.next_power_of_2(splits),
         GATHER=GATHER, GATED=rows is not None, num_warps=4,
     )  # fmt: skip
     return y

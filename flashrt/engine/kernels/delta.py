@@ -1,9 +1,8 @@
-"""Convolution, gates, the gated delta rule and its norm for few rows, in one kernel.
+"""Convolution, gates and the gated delta rule of few rows, in one kernel.
 
-References: `flashrt.engine.ops.causal_conv`, `log_decay`, `gated_norm`;
-`flashrt.engine.delta.delta_rows`, `folded`. One program holds some columns of one value head's S
-and goes through the chunks from the newest stored anchor to the last row: the chunk's rows, at most
-STEP at a time, then its fold.
+References: `flashrt.engine.ops.causal_conv`, `log_decay`; `flashrt.engine.delta.delta_rows`,
+`folded`. One program holds some columns of one value head's S and goes through the chunks from the
+newest stored anchor to the last row: the fold into the chunk, then its rows, at most STEP at once.
 
 What makes a row's bits its own, however rows are grouped: a sum over the window begins with what
 the row reads of S and goes on slot by slot, one multiply-add each, first over slots that are stored
@@ -22,7 +21,6 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, LinearState
-from flashrt.engine.kernels.norm import gated
 
 STEP = 8
 """Rows that are computed together; a longer call goes on with the next ones."""
@@ -105,13 +103,13 @@ def _decays(GATES, row_stride, DT, RATE, count, top, STEP: tl.constexpr):
 
 @triton.jit
 def _fold(
-    S, KEYS, VALUES, DECAYS, key_stride, value_stride, HV: tl.constexpr, d, c,
+    FROM, TO, KEYS, VALUES, DECAYS, key_stride, value_stride, HV: tl.constexpr, d, c, tile,
     EXACT: tl.constexpr,
 ):  # fmt: skip
-    """S [dk, BV] after a whole stored chunk."""
+    """S [dk, BV] after a whole stored chunk, from memory to memory: it is never kept twice."""
     i = tl.arange(0, _GROUP)
     end = tl.load(DECAYS + (_CHUNK - 1) * HV)
-    S = S * tl.exp(end)
+    S = tl.load(FROM + tile) * tl.exp(end)
     for s0 in range(0, _CHUNK, _GROUP):
         s = s0 + i
         K = tl.load(KEYS + s[:, None] * key_stride + d[None, :])
@@ -119,7 +117,29 @@ def _fold(
         weights = tl.exp(end - tl.load(DECAYS + s * HV))
         weights *= _inverse_norms(_product(K, tl.trans(K), EXACT), _GROUP)
         S = _add_product(S, tl.trans(K), U * weights[:, None], EXACT)
-    return S
+    tl.store(TO + tile, S)
+
+
+@triton.jit
+def _state_at(
+    chunk, first, pos, ANCHORS, SPARE, KEYS, VALUES, DECAYS, d, c,
+    key_stride, HV: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr, EXACT: tl.constexpr,
+):  # fmt: skip
+    """S [dk, BV] before `chunk`: the `first` one is stored, the others are folded one by one.
+
+    Behind the position's own chunk nothing is settled: such a fold is used and not stored.
+    """
+    tile = d[:, None] * DV + c[None, :]
+    held = ANCHORS + (chunk % 2) * HV * DK * DV
+    if chunk > first:
+        held = tl.where(chunk * _CHUNK <= pos, held, SPARE)
+        slot = ((chunk - 1) % _SLOTS) * _CHUNK
+        _fold(
+            ANCHORS + ((chunk - 1) % 2) * HV * DK * DV, held, KEYS + slot * key_stride,
+            VALUES + slot * HV * DV, DECAYS + slot * HV, key_stride, HV * DV, HV, d, c, tile, EXACT,
+        )  # fmt: skip
+        tl.debug_barrier()
+    return tl.load(held + tile)
 
 
 @triton.jit
@@ -188,9 +208,9 @@ def _keep(
 
 @triton.jit(do_not_specialize=["rows"])
 def _delta_rows(
-    ROWS, row_stride, RAW, KEYS, VALUES, DECAYS, ANCHORS, TAPS, DT, RATE, NORM, AT, OUT, rows, eps,
+    ROWS, row_stride, RAW, KEYS, VALUES, DECAYS, ANCHORS, SPARE, TAPS, DT, RATE, AT, OUT, rows,
     HK: tl.constexpr, HV: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr,
-    KERNEL: tl.constexpr, STEP: tl.constexpr, NORMED: tl.constexpr, EXACT: tl.constexpr,
+    KERNEL: tl.constexpr, STEP: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """All new rows of one value head's columns. AT: position and newest stored anchor."""
     WIDTH: tl.constexpr = 2 * HK * DK + HV * DV
@@ -206,14 +226,15 @@ def _delta_rows(
 
     pos, first = tl.load(AT), tl.load(AT + 1)
     last = (pos + rows - 1) // _CHUNK
-    tile = d[:, None] * DV + c[None, :]
-    S = tl.load(ANCHORS + ((first % 2) * HV + h) * DK * DV + tile)
     for chunk in range(first, last + 1):
         base = chunk * _CHUNK
         slot = (chunk % _SLOTS) * _CHUNK
         K0 = KEYS + (slot * HK + hk) * DK
         U0 = VALUES + (slot * HV + h) * DV
         G0 = DECAYS + slot * HV + h
+        S = _state_at(chunk, first, pos, ANCHORS + h * DK * DV, SPARE + h * DK * DV,
+                      KEYS + hk * DK, VALUES + h * DV, DECAYS + h, d, c, HK * DK, HV, DK, DV,
+                      EXACT)  # fmt: skip
         known = tl.minimum(tl.maximum(pos - base, 0), _CHUNK)
         top = tl.load(G0 + (known - 1) * HV, mask=known > 0, other=0.0)
         for r0 in range(tl.maximum(base - pos, 0), tl.minimum(base + _CHUNK - pos, rows), STEP):
@@ -244,17 +265,8 @@ def _delta_rows(
                 K0 + w0 * HK * DK, U0 + w0 * HV * DV, G0 + w0 * HV, RAW, pair, u, G, raw, v_raw,
                 channel, v_channel, d, c, pos + r0, count, HK * DK, HV * DV, HV, WIDTH, STEP,
             )  # fmt: skip
-            if NORMED:
-                gate = WIDTH + h * DV + c
-                z = tl.load(ROWS + row * row_stride + gate[None, :], mask=as_query, other=0.0)
-                acc = gated(acc, z.to(tl.float32), tl.load(NORM + c), eps, DV)
-            at = OUT + (row * HV + h) * DV + c[None, :]
-            tl.store(at, acc.to(OUT.dtype.element_ty), mask=as_query)
+            tl.store(OUT + (row * HV + h) * DV + c[None, :], acc, mask=as_query)
             tl.debug_barrier()  # the next step, or the fold, reads what was stored
-        if chunk < last:
-            S = _fold(S, K0, U0, G0, HK * DK, HV * DV, HV, d, c, EXACT)
-            if chunk < pos // _CHUNK:
-                tl.store(ANCHORS + (((chunk + 1) % 2) * HV + h) * DK * DV + tile, S)
 
 
 @triton.jit
@@ -269,16 +281,14 @@ def _fold_chunk(
     c = tl.program_id(1) * BV + tl.arange(0, BV)
     slot = (chunk % _SLOTS) * _CHUNK
     tile = d[:, None] * DV + c[None, :]
-    S = tl.load(ANCHORS + ((chunk % 2) * HV + h) * DK * DV + tile)
-    S = _fold(
-        S, KEYS + (slot * HK + h // (HV // HK)) * DK, VALUES + (slot * HV + h) * DV,
-        DECAYS + slot * HV + h, HK * DK, HV * DV, HV, d, c, EXACT,
+    _fold(
+        ANCHORS + ((chunk % 2) * HV + h) * DK * DV, OUT + h * DK * DV,
+        KEYS + (slot * HK + h // (HV // HK)) * DK, VALUES + (slot * HV + h) * DV,
+        DECAYS + slot * HV + h, HK * DK, HV * DV, HV, d, c, tile, EXACT,
     )  # fmt: skip
-    tl.store(OUT + h * DK * DV + tile, S)
 
 
-WARPS = 0
-COLUMNS = 32
+COLUMNS = 64
 """Value columns of a head in one program. Part of what fixes bits."""
 
 
@@ -288,7 +298,7 @@ def _shape(state: LinearState, columns: int) -> dict[str, int]:
     bv = min(columns, dv)
     return {
         "HK": state.keys.shape[2], "HV": hv, "DK": dk, "DV": dv, "BV": bv,
-        "EXACT": state.keys.dtype == torch.float32, "num_warps": WARPS or max(4, bv // 8),
+        "EXACT": state.keys.dtype == torch.float32, "num_warps": max(4, bv // 8),
     }  # fmt: skip
 
 
@@ -299,26 +309,21 @@ def delta_rows(
     taps: Tensor,
     dt_bias: Tensor,
     rate: Tensor,
-    norm: Tensor | None = None,
-    eps: float = 0.0,
     columns: int = COLUMNS,
 ) -> Tensor:
-    """Extend the window by `rows`; -> o [M, Hv, dv] float32, or normed and gated in rows' dtype.
+    """Extend the window by `rows`; -> o [M, Hv, dv] float32.
 
     rows [M, C + Hv dv + 2 Hv]: the input projection, q | k | v, z, b, a. at int32 [2] on the
     device: position, and the newest chunk whose anchor is stored; where that is older than the
-    position's own, the anchors in between are folded and stored. taps [kernel, C], dt_bias, rate
-    [Hv] and norm [dv] float32. With `norm`, one program has whole heads.
+    position's own, the anchors in between are folded and stored. taps [kernel, C], dt_bias and rate
+    [Hv] float32.
     """
-    shape = _shape(state, columns if norm is None else state.anchors.shape[-1])
-    o = torch.empty(
-        len(rows), shape["HV"], shape["DV"], device=rows.device,
-        dtype=torch.float32 if norm is None else rows.dtype,
-    )  # fmt: skip
+    shape = _shape(state, columns)
+    o = torch.empty(len(rows), shape["HV"], shape["DV"], dtype=torch.float32, device=rows.device)
     _delta_rows[(shape["HV"], shape["DV"] // shape["BV"])](
         rows, rows.stride(0), state.raw, state.keys, state.values, state.decays, state.anchors,
-        taps, dt_bias, rate, dt_bias if norm is None else norm, at, o, len(rows), eps,
-        KERNEL=len(taps), STEP=STEP, NORMED=norm is not None, **shape,
+        torch.empty_like(state.anchors[0]), taps, dt_bias, rate, at, o, len(rows),
+        KERNEL=len(taps), STEP=STEP, **shape,
     )  # fmt: skip
     return o
 

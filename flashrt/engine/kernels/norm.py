@@ -45,22 +45,16 @@ def add_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> Tens
 
 
 @triton.jit
-def gated(o, z, weight, eps, DIM: tl.constexpr):
-    """o / rms(o) * weight * silu(z) of rows [R, DIM] of heads, float32."""
-    inverse = tl.rsqrt(tl.sum(o * o, 1) / DIM + eps)
-    return o * inverse[:, None] * weight[None, :] * (z * tl.sigmoid(z))
-
-
-@triton.jit
 def _gated_norm(X, Z, WEIGHT, Y, row_stride, eps, HEADS: tl.constexpr, DIM: tl.constexpr):
-    """All heads of a row in one program would be few programs: one head each."""
-    m, h = tl.program_id(0), tl.program_id(1) + tl.arange(0, 1)
+    """One head of one row."""
+    m, h = tl.program_id(0), tl.program_id(1)
     d = tl.arange(0, DIM)
-    at = h[:, None] * DIM + d[None, :]
-    o = tl.load(X + m * HEADS * DIM + at)
-    z = tl.load(Z + m * row_stride + at).to(tl.float32)
-    y = gated(o, z, tl.load(WEIGHT + d), eps, DIM)
-    tl.store(Y + m * HEADS * DIM + at, y.to(Y.dtype.element_ty))
+    at = (m * HEADS + h) * DIM + d
+    x = tl.load(X + at)
+    z = tl.load(Z + m * row_stride + h * DIM + d).to(tl.float32)
+    inverse = tl.rsqrt(tl.sum(x * x, 0) / DIM + eps)
+    y = x * inverse * tl.load(WEIGHT + d) * (z * tl.sigmoid(z))
+    tl.store(Y + at, y.to(Y.dtype.element_ty))
 
 
 def gated_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:

@@ -4,13 +4,13 @@ Reference: `flashrt.engine.model.Model.rows`, `logits`. Where the rows stand is 
 so one captured graph serves a number of rows at every position below its bound of keys.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 
 import attrs
 import torch
 from torch import Tensor
 
-from flashrt.engine.kernels.attention import SPLIT, attend_rows, prepare
+from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
@@ -47,7 +47,6 @@ class RowsStep:
 
     def run(self, count: int, keys: int) -> Tensor:
         """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h]."""
-        splits = -(-min(keys, self.model.buffers.kv.shape[3]) // SPLIT)
         x = self.model.weights.embed[self.ids[:count]]
         parts: Tensor | None = None
         for layer in self.model.layers:
@@ -55,7 +54,7 @@ class RowsStep:
             if isinstance(layer.mixer, LinearMixer):
                 parts = self._linear(layer.mixer, y)
             else:
-                parts = self._full(layer.mixer, y, splits)
+                parts = self._full(layer.mixer, y, keys)
             y = add_norm(x, parts, layer.post_scale, layer.eps)
             parts = rows_linear_parts(rows_silu_mul(y, layer.mlp.gate_up), layer.mlp.down)
         hidden = add_norm(x, parts, self.model.final_scale, self.model.config.rms_eps)
@@ -74,12 +73,12 @@ class RowsStep:
         o = gated_norm(o, z, mixer.norm, c.rms_eps)
         return rows_linear_parts(o.flatten(1), w.out_proj)
 
-    def _full(self, mixer: FullMixer, y: Tensor, splits: int) -> Tensor:
+    def _full(self, mixer: FullMixer, y: Tensor, keys: int) -> Tensor:
         rows = rows_linear(y, mixer.weights.qkv_proj)
         c = self.model.config
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
         q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
-        o = attend_rows(q, mixer.kv, self.at, splits, rows)
+        o = attend_rows(q, mixer.kv, self.at, keys, rows)
         return rows_linear_parts(o.flatten(1), mixer.weights.o_proj)
 
 
@@ -107,23 +106,3 @@ class Graph:
         """Run again; -> the result, overwritten by the next replay."""
         self.graph.replay()
         return self.result
-
-
-class RowsGraphs:
-    """One graph per number of rows and bound of keys, captured at start."""
-
-    def __init__(self, step: RowsStep, counts: Iterable[int], bounds: Iterable[int]) -> None:
-        self.step = step
-        self.bounds = tuple(sorted(bounds))
-        self._graphs = {
-            (count, bound): Graph.capture(lambda c=count, b=bound: step.run(c, b))
-            for bound in self.bounds
-            for count in counts
-        }
-
-    def run(self, ids: Sequence[int], position: int, anchor: int) -> Tensor:
-        """Process ids at `position`; -> final hidden rows. KeyError where nothing was captured."""
-        count = len(ids)
-        bound = next(b for b in self.bounds if position + count <= b)
-        self.step.place(ids, position, anchor)
-        return self._graphs[count, bound].replay()

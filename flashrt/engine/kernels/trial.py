@@ -16,7 +16,7 @@ from torch import Tensor
 
 from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import FULL, LINEAR, ModelConfig
-from flashrt.engine.kernels.attention import SPLIT, attend_rows, prepare
+from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
@@ -277,14 +277,14 @@ def attentions(step: RowsStep, rows: int) -> Body:
     """All attention layers between their products."""
     c = step.model.config
     x = noise(step.model, rows, 2 * c.head_dim * (c.num_heads + c.num_kv_heads))
-    splits = step.model.buffers.kv.shape[3] // SPLIT
+    keys = step.model.buffers.kv.shape[3]
     mixers = [m for layer in step.model.layers if isinstance(m := layer.mixer, FullMixer)]
 
     def body() -> Tensor:
         for m in mixers:
             scales, tables = (m.q_scale, m.k_scale), (m.cos, m.sin)
             q = prepare(x, m.kv, step.at, scales, tables, c.num_heads, c.rms_eps)
-            o = attend_rows(q, m.kv, step.at, splits, x)
+            o = attend_rows(q, m.kv, step.at, keys, x)
         return o
 
     return body

@@ -13,7 +13,7 @@ from flashrt.engine.kernels import attention  # isort: skip
 
 pytestmark = pytest.mark.gpu
 
-LENGTH = 4096
+LENGTH = 10240
 EPS = 1e-6
 LIMITS = {torch.float32: 1e-5, torch.bfloat16: 1e-2}
 """bfloat16: weights are rounded before they meet V."""
@@ -45,15 +45,13 @@ class Layer:
         width = 2 * dim * (self.heads + kv_heads)
         return noise(count, width, seed=3, dtype=self.kv.dtype)
 
-    def kernel(
-        self, rows: Tensor, position: int, splits: int = LENGTH // attention.SPLIT
-    ) -> tuple[Tensor, Tensor]:
+    def kernel(self, rows: Tensor, position: int, keys: int = LENGTH) -> tuple[Tensor, Tensor]:
         """Gated outputs, and K and V with the new rows; what lies behind them is NaN."""
         kv = self.kv.clone()
         kv[:, :, position + len(rows) :] = torch.nan
         at = torch.tensor([position, 0], dtype=torch.int32, device=CUDA)
         q = attention.prepare(rows, kv, at, self.scales, self.tables, self.heads, EPS)
-        return attention.attend_rows(q, kv, at, splits, rows), kv
+        return attention.attend_rows(q, kv, at, keys, rows), kv
 
     def torch(self, rows: Tensor, position: int) -> tuple[Tensor, Tensor]:
         """The same by the references."""
@@ -71,7 +69,7 @@ class Layer:
 
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
-@pytest.mark.parametrize(("position", "rows"), [(0, 1), (5, 4), (254, 5), (3000, 8), (4080, 16)])
+@pytest.mark.parametrize(("position", "rows"), [(0, 1), (5, 4), (62, 5), (1022, 8), (10224, 16)])
 @SHAPES
 def test_rows_equal_the_reference(
     heads: int, kv_heads: int, dim: int, rotary: int,
@@ -88,11 +86,12 @@ def test_rows_equal_the_reference(
     assert distance(kv[:, :, :end], wanted_kv[:, :, :end]) < LIMITS[dtype]
 
 
+@pytest.mark.parametrize("border", [attention.FINE, attention.FINE_END, attention.MIDDLE_END])
 @SHAPES
-def test_a_rows_bits_are_its_own(heads: int, kv_heads: int, dim: int, rotary: int):
+def test_a_rows_bits_are_its_own(heads: int, kv_heads: int, dim: int, rotary: int, border: int):
     """One by one, in groups and with any bound of keys; also across the border of a split."""
     layer = Layer.of(heads, kv_heads, dim, rotary, torch.bfloat16)
-    start = 5 * attention.SPLIT - 20
+    start = border - 20
     x = layer.rows(40)
     together, kv = layer.kernel(x, start)
 
@@ -100,8 +99,20 @@ def test_a_rows_bits_are_its_own(heads: int, kv_heads: int, dim: int, rotary: in
     for i in (0, 1, 17, 19, 20, 39):
         alone, _ = layer.kernel(x[i : i + 1], start + i)
         assert torch.equal(alone[0], together[i])
-    few, _ = layer.kernel(x[7:15], start + 7, splits=-(-(start + 15) // attention.SPLIT))
+    few, _ = layer.kernel(x[7:15], start + 7, keys=start + 15)
     assert torch.equal(few, together[7:15])
+
+
+@pytest.mark.parametrize("keys", [1, 64, 65, 1024, 1025, 1280, 1281, 8192, 8193, 8704, 8705])
+def test_splits_cover_all_keys_and_no_more(keys: int):
+    """Counted from the borders, split by split."""
+    borders = [
+        *range(0, attention.FINE_END, attention.FINE),
+        *range(attention.FINE_END, attention.MIDDLE_END, attention.MIDDLE),
+        *range(attention.MIDDLE_END, 20000, attention.COARSE),
+    ]
+
+    assert attention.splits_for(keys) == sum(border < keys for border in borders)
 
 
 def test_rows_beyond_the_end_are_dropped():

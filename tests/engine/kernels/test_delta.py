@@ -173,17 +173,3 @@ def test_a_draft_that_crosses_changes_no_anchor():
     layer.kernel(state, layer.rows(CHUNK + 5), [CHUNK - 3, 8])
 
     assert torch.equal(state.anchors, before)
-
-
-def test_fused_norm_equals_the_reference():
-    """The norm and gate of the kernel against those of the reference, on the kernel's own o."""
-    layer = Layer.of(16, 48, 128, torch.bfloat16)
-    rows, norm = layer.rows(6), noise(128, seed=9)
-    at = torch.zeros(2, dtype=torch.int32, device=CUDA)
-    common = (at, rows, layer.taps, layer.dt_bias, layer.rate)
-    o = delta.delta_rows(layer.state(), *common)
-
-    got = delta.delta_rows(layer.state(), *common, norm=norm, eps=1e-6)
-
-    z = rows[:, layer.width : layer.width + 48 * 128].unflatten(1, (48, 128))
-    assert distance(got, ops.gated_norm(o, z, norm, 1e-6)) < BITS[torch.bfloat16]

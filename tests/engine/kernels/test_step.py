@@ -4,11 +4,11 @@ import pytest
 import torch
 from torch import Tensor
 
-from flashrt.engine.buffers import CHUNK, RING
+from flashrt.engine.buffers import CHUNK
 from flashrt.engine.model import Model
 from tests.engine.kernels.compare import CUDA, distance
 
-from flashrt.engine.kernels.step import RowsGraphs, RowsStep  # isort: skip
+from flashrt.engine.kernels.step import Graph, RowsStep  # isort: skip
 from flashrt.engine.kernels.trial import SHAPES, random_model  # isort: skip
 
 pytestmark = pytest.mark.gpu
@@ -64,15 +64,14 @@ def test_bits_do_not_depend_on_grouping(model: Model):
 
 @torch.inference_mode()
 def test_a_graph_has_the_bits_of_separate_launches(model: Model):
-    """At positions that it was not captured at, with either bound of keys."""
+    """At positions that it was not captured at."""
     wanted = walk(RowsStep.of(model), [4])
     other = random_model(SHAPES["tiny"], MAX_SEQ, CUDA)
-    graphs = RowsGraphs(RowsStep.of(other), counts=[2, 4], bounds=[128, MAX_SEQ])
+    step = RowsStep.of(other)
+    graph = Graph.capture(lambda: step.run(4, keys=MAX_SEQ))
     other.buffers.clear_start()
 
     for position in range(0, len(IDS) - 2, 4):
-        ids = IDS[position : position + 4]
-        hidden = graphs.run(ids, position, max(0, position - 4) // CHUNK)
-        assert torch.equal(hidden, wanted[position : position + 4])
+        step.place(IDS[position : position + 4], position, max(0, position - 4) // CHUNK)
+        assert torch.equal(graph.replay(), wanted[position : position + 4])
     assert torch.equal(other.buffers.hidden[:148], wanted[:148])
-    assert RING > 148
