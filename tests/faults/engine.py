@@ -88,8 +88,9 @@ FAULTS = (
     Fault(
         "a step that fails and keeps its state",
         "flashrt/engine/hybrid.py",
-        "        except Exception as error:\n            self._forget()\n",
-        "        except Exception as error:\n",
+        "            process(ids)\n        except Exception as error:\n"
+        "            self._forget()\n",
+        "            process(ids)\n        except Exception as error:\n",
         REAL,
         "a state that is half written would be gone on from (G2)",
     ),
