@@ -52,6 +52,24 @@ class MlpWeights:
 
 
 @attrs.frozen(eq=False)
+class MoeWeights:
+    """The gated sum of a few of E experts, and one that every row goes through."""
+
+    router: Tensor
+    """[E, h]."""
+    gate_up: Tensor
+    """[E, 2*I, h]: gate rows first."""
+    down: Tensor
+    """[E, h, I]."""
+    shared: MlpWeights
+    shared_gate: Tensor
+    """[1, h]."""
+
+
+FfnWeights = MlpWeights | MoeWeights
+
+
+@attrs.frozen(eq=False)
 class LayerWeights:
     """One decoder layer."""
 
@@ -60,7 +78,23 @@ class LayerWeights:
     post_norm: Tensor
     """[h], offset from 1."""
     mixer: LinearAttentionWeights | FullAttentionWeights
-    mlp: MlpWeights
+    mlp: FfnWeights
+
+
+@attrs.frozen(eq=False)
+class MtpWeights:
+    """The layer that drafts the token after the next one. Embedding and head are the model's."""
+
+    fc: Tensor
+    """[h, 2*h]: the columns of the embedding first, then those of the hidden row."""
+    pre_fc_norm_embedding: Tensor
+    """[h], offset from 1."""
+    pre_fc_norm_hidden: Tensor
+    """[h], offset from 1."""
+    norm: Tensor
+    """[h], offset from 1."""
+    layer: LayerWeights
+    """Its mixer is gated attention."""
 
 
 @attrs.frozen(eq=False)
@@ -76,3 +110,5 @@ class ModelWeights:
     """[V, h]."""
     checksum: str
     """Of the names and bytes of every tensor used, however they are spread over files."""
+    mtp: MtpWeights | None = None
+    """None where the checkpoint has no such layer."""
