@@ -61,6 +61,10 @@ class Tokenizer:
         """Ids of text in which control tokens are meant as such."""
         return _ids(self._with_control, text)
 
+    def to_json(self) -> str:
+        """The tokenizer with its control tokens, as tokenizer.json describes it."""
+        return self._with_control.to_str()
+
     def token_count(self, text: str) -> int:
         """How many ids plain text has."""
         return len(self.encode_text(text))

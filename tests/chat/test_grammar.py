@@ -1,0 +1,155 @@
+"""Shapes as grammars over the demo's vocabulary."""
+
+import json
+
+import numpy as np
+import pytest
+
+from flashrt.chat.grammar import Grammars
+from flashrt.chat.shape import CallShape, JsonShape
+from flashrt.chat.tokenizer import Tokenizer
+from flashrt.demo import DEMO_PATH
+from flashrt.engine.assets import read_stop_ids
+from flashrt.errors import BadRequest
+
+TOKENIZER = Tokenizer.load(DEMO_PATH)
+STOPS = read_stop_ids(DEMO_PATH)
+VOCAB = TOKENIZER.vocab_size + 100
+GRAMMARS = Grammars(TOKENIZER, VOCAB, STOPS)
+
+READ = {
+    "name": "read_file",
+    "parameters": {
+        "type": "object",
+        "properties": {
+            "path": {"type": "string"},
+            "limit": {"type": "integer"},
+            "mode": {"enum": ["text", "bytes"]},
+            "spans": {"type": "array", "items": {"$ref": "#/$defs/span"}},
+        },
+        "required": ["path"],
+        "$defs": {"span": {"type": "object", "properties": {"from": {"type": "integer"}}}},
+    },
+}
+RUN = {"name": "run", "parameters": {"type": "object", "properties": {}}}
+
+
+def call(inner: str) -> list[int]:
+    """The ids of one call in the wire format."""
+    body = TOKENIZER.encode_text(f"\n{inner}</function>\n")
+    return [TOKENIZER.control["<tool_call>"], *body, TOKENIZER.control["</tool_call>"]]
+
+
+def fits(shape, ids) -> bool:
+    """Whether the ids are a whole answer of the shape."""
+    matcher = GRAMMARS.compile(shape)
+    return matcher.take(ids) == len(ids) and matcher.complete
+
+
+@pytest.mark.parametrize(
+    ("inner", "whole"),
+    [
+        ("<function=read_file>\n<parameter=path>\na.py\n</parameter>\n", True),
+        ("<function=read_file>\n<parameter=path>\n</parameter> a < b\n\n\n</parameter>\n", True),
+        (
+            "<function=read_file>\n<parameter=path>\na\n</parameter>\n"
+            "<parameter=limit>\n12\n</parameter>\n",
+            True,
+        ),
+        (
+            "<function=read_file>\n<parameter=path>\na\n</parameter>\n"
+            '<parameter=spans>\n[{"from": 1}]\n</parameter>\n',
+            True,
+        ),
+        (
+            "<function=read_file>\n<parameter=path>\na\n</parameter>\n"
+            "<parameter=mode>\nbytes\n</parameter>\n",
+            True,
+        ),
+        (
+            "<function=read_file>\n<parameter=path>\na\n</parameter>\n"
+            "<parameter=mode>\nlines\n</parameter>\n",
+            False,
+        ),
+        ("<function=read_file>\n<parameter=limit>\n12\n</parameter>\n", False),
+        (
+            "<function=read_file>\n<parameter=path>\na\n</parameter>\n"
+            "<parameter=limit>\nmany\n</parameter>\n",
+            False,
+        ),
+        ("<function=remove>\n", False),
+        ("<function=run>\n", True),
+    ],
+)
+def test_a_call_has_a_known_name_its_required_parameters_and_their_types(inner, whole):
+    """What the reader will read back is what the schema asks for."""
+    assert fits(CallShape((READ, RUN)), call(inner)) is whole
+
+
+def test_several_calls_only_where_parallel_calls_are_allowed():
+    """`parallel_tool_calls: false` means one."""
+    two = [*call("<function=run>\n"), *TOKENIZER.encode_text("\n"), *call("<function=run>\n")]
+    assert fits(CallShape((RUN,)), two)
+    assert not fits(CallShape((RUN,), parallel=False), two)
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "whole"),
+    [
+        ({"type": "object"}, {"a": [1, None, "x"]}, True),
+        ({"type": "object"}, [1], False),
+        (
+            {"type": "object", "properties": {"a": {"type": "integer"}}, "required": ["a"]},
+            {},
+            False,
+        ),
+        ({"enum": ["red", "green"]}, "green", True),
+        ({"enum": ["red", "green"]}, "blue", False),
+        ({"anyOf": [{"type": "null"}, {"type": "string"}]}, None, True),
+    ],
+)
+def test_text_is_a_value_of_its_schema(schema, value, whole):
+    """A complete value fits; another one does not."""
+    ids = TOKENIZER.encode_text(json.dumps(value))
+    assert fits(JsonShape(schema, "response_format"), ids) is whole
+
+
+def test_where_the_shape_is_complete_only_a_stop_may_follow():
+    """The answer ends by itself, with any of the model's stop ids."""
+    matcher = GRAMMARS.compile(JsonShape({"enum": ["red"]}, "response_format"))
+    assert not matcher.allowed()[list(STOPS)].any()
+    ids = TOKENIZER.encode_text('"red"')
+    assert matcher.take(ids) == len(ids)
+    assert set(np.flatnonzero(matcher.allowed())) == STOPS
+
+
+def test_ids_that_belong_to_no_token_are_never_allowed():
+    """The engine's vocabulary is padded."""
+    allowed = GRAMMARS.compile(JsonShape({}, "response_format")).allowed()
+    assert allowed.shape == (VOCAB,)
+    assert allowed.dtype == np.bool_
+    assert not allowed[TOKENIZER.vocab_size :].any()
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"type": "object", "properties": {"a": {"not": {"type": "string"}}}},
+        {"$ref": "#/$defs/nowhere"},
+        {"type": "triangle"},
+    ],
+)
+def test_what_cannot_be_enforced_is_refused_by_name(schema):
+    """Never ignored: a client that asks for a shape relies on it."""
+    with pytest.raises(BadRequest, match="refused rather than ignored") as refusal:
+        GRAMMARS.compile(JsonShape(schema, "response_format.json_schema.schema"))
+    assert refusal.value.param == "response_format.json_schema.schema"
+
+
+def test_one_answer_does_not_move_another_of_the_same_shape():
+    """Compiled grammars are shared, places in them are not."""
+    shape = JsonShape({"enum": ["red"]}, "response_format")
+    one, other = GRAMMARS.compile(shape), GRAMMARS.compile(shape)
+    one.take(TOKENIZER.encode_text('"red"'))
+    assert one.complete
+    assert not other.complete
