@@ -1,5 +1,6 @@
 """One record per request: the log line, the `flashrt` block and the aggregate are views of it."""
 
+import json
 import logging
 import statistics
 from collections import Counter, deque
@@ -12,6 +13,85 @@ log = logging.getLogger("flashrt")
 
 RECENT_RECORDS = 256
 """The aggregate's medians are over this many finished requests."""
+
+
+@attrs.define
+class DraftStats:
+    """What drafts came to, over the decode steps that had one.
+
+    `tokens`: journal ids that those steps added. `accepted_per_position`: how often the draft's
+    first, second, ... id was right and became part of the answer.
+    """
+
+    steps: int = 0
+    tokens: int = 0
+    attempts: int = 0
+    accepted_per_position: list[int] = attrs.field(factory=list)
+
+    @property
+    def accepts(self) -> int:
+        """Drafted ids that became part of the answer."""
+        return sum(self.accepted_per_position)
+
+    @property
+    def accept_length(self) -> float | None:
+        """Journal tokens per decode step that had a draft, mean: 1 if no draft was ever right."""
+        return round(self.tokens / self.steps, 3) if self.steps else None
+
+    def add(self, other: "DraftStats") -> None:
+        """Add up."""
+        self.steps += other.steps
+        self.tokens += other.tokens
+        self.attempts += other.attempts
+        missing = len(other.accepted_per_position) - len(self.accepted_per_position)
+        self.accepted_per_position += [0] * missing
+        for position, accepts in enumerate(other.accepted_per_position):
+            self.accepted_per_position[position] += accepts
+
+
+@attrs.define
+class GenerationStats:
+    """How decode went: its steps, and what each drafter's drafts came to.
+
+    Counts what stands. Ids behind an ending inside a burst are attempts and no accepts.
+    """
+
+    decode_steps: int = 0
+    by_drafter: dict[str, DraftStats] = attrs.field(factory=dict)
+
+    def count(self, tokens: int, drafted: int, accepted: int, drafter: str) -> None:
+        """One decode step that added `tokens` ids; of `drafted` ones the first `accepted` stand."""
+        self.decode_steps += 1
+        if drafted:
+            step = DraftStats(1, tokens, drafted, [1] * accepted)
+            self.by_drafter.setdefault(drafter, DraftStats()).add(step)
+
+    def add(self, other: "GenerationStats") -> None:
+        """Add up."""
+        self.decode_steps += other.decode_steps
+        for name, drafts in other.by_drafter.items():
+            self.by_drafter.setdefault(name, DraftStats()).add(drafts)
+
+    def report(self) -> dict[str, object]:
+        """Over all drafters, then each; steps without a draft are in `decode_steps` only."""
+        total = DraftStats()
+        for drafts in self.by_drafter.values():
+            total.add(drafts)
+        return {
+            "decode_steps": self.decode_steps,
+            "spec_attempts": total.attempts,
+            "spec_accepts": total.accepts,
+            "accept_length": total.accept_length,
+            "accepted_per_position": total.accepted_per_position,
+            "drafters": {
+                name: {
+                    "spec_attempts": drafts.attempts,
+                    "spec_accepts": drafts.accepts,
+                    "accept_length": drafts.accept_length,
+                }
+                for name, drafts in self.by_drafter.items()
+            },
+        }
 
 
 @attrs.define
@@ -35,9 +115,8 @@ class RequestRecord:
     cached_tokens: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
-    spec_attempts: int = 0
-    spec_accepts: int = 0
-    decode_steps: int = 0
+    draft_tokens: int | None = 0
+    generation: GenerationStats = attrs.field(factory=GenerationStats)
     graph_capture_count: int = 0
     terminal_state: Life | None = None
     error: str | None = None
@@ -79,13 +158,6 @@ class RequestRecord:
             return None
         return round(self.completion_tokens / self.decode_ms * 1000, 2)
 
-    @property
-    def accept_length(self) -> float | None:
-        """Journal tokens per decode step, mean."""
-        if not self.decode_steps:
-            return None
-        return round(self.completion_tokens / self.decode_steps, 3)
-
     def report(self) -> dict[str, object]:
         """The `flashrt` block and the log line: the mission's metric fields by their names."""
         return {
@@ -100,9 +172,8 @@ class RequestRecord:
             "first_delta_ms": self.first_delta_ms,
             "decode_ms": self.decode_ms,
             "decode_tok_per_s": self.decode_tok_per_s,
-            "spec_attempts": self.spec_attempts,
-            "spec_accepts": self.spec_accepts,
-            "accept_length": self.accept_length,
+            "draft_tokens": "auto" if self.draft_tokens is None else self.draft_tokens,
+            **self.generation.report(),
             "graph_capture_count": self.graph_capture_count,
             "seed": self.seed,
         }
@@ -115,6 +186,7 @@ class Ledger:
     by_state: Counter[str] = attrs.field(factory=Counter)
     by_action: Counter[str] = attrs.field(factory=Counter)
     tokens: Counter[str] = attrs.field(factory=Counter)
+    generation: GenerationStats = attrs.field(factory=GenerationStats)
     recent: deque[RequestRecord] = attrs.field(factory=lambda: deque(maxlen=RECENT_RECORDS))
 
     def close(self, record: RequestRecord) -> None:
@@ -126,9 +198,10 @@ class Ledger:
         self.tokens["prompt_tokens"] += record.prompt_tokens
         self.tokens["cached_tokens"] += record.cached_tokens
         self.tokens["completion_tokens"] += record.completion_tokens
+        self.generation.add(record.generation)
         self.recent.append(record)
         fields = {**record.report(), "error": record.error}
-        line = " ".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+        line = " ".join(f"{n}={_logged(value)}" for n, value in fields.items() if value is not None)
         log.info("request_done %s", line)
 
     def report(self) -> dict[str, object]:
@@ -137,10 +210,16 @@ class Ledger:
             "requests": dict(self.by_state),
             "prefix_actions": dict(self.by_action),
             **self.tokens,
+            **self.generation.report(),
             "median_queued_ms": _median([r.queued_ms for r in self.recent]),
             "median_first_delta_ms": _median([r.first_delta_ms for r in self.recent]),
             "median_decode_tok_per_s": _median([r.decode_tok_per_s for r in self.recent]),
         }
+
+
+def _logged(value: object) -> str:
+    """A value of the log line; lists and objects without a space, as JSON."""
+    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else str(value)
 
 
 def _ms(start: float | None, end: float | None) -> float | None:

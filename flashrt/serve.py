@@ -24,7 +24,7 @@ from flashrt.demo import DEMO_PATH
 from flashrt.engine.assets import find_model, read_generation_defaults, read_stop_ids
 from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.placement import Placement
-from flashrt.engine.protocol import Engine, SamplingParams
+from flashrt.engine.protocol import Engine, EngineInfo, SamplingParams
 from flashrt.fsm.server import ServerEvent
 from flashrt.http.app import make_app
 from flashrt.http.server import Address, serve_app
@@ -61,6 +61,7 @@ def run(settings: Settings) -> int:
         max_seq=settings.max_seq or None,
         threads=settings.threads or max(1, len(os.sched_getaffinity(0)) - 1),
         sampleable=voice.tokenizer.vocab_size,
+        draft_tokens_max=settings.draft_tokens_max,
     )
     return trio.run(serve, settings, voice, engine)
 
@@ -126,6 +127,7 @@ def assemble(
         max_seq=info.max_seq,
         max_output_tokens=settings.max_output_tokens or info.max_seq,
         max_queue_depth=settings.max_queue_depth,
+        draft_tokens_max=info.draft_tokens_max if info.drafters else 0,
     )
     card = ModelCard(settings.model_name or info.model_name, info.max_seq, int(time.time()))
     return worker, AgentService(card=card, voice=voice, limits=limits, ledger=ledger, worker=worker)
@@ -155,8 +157,20 @@ def _announce(settings: Settings, engine: Engine, card: ModelCard, address: Addr
     info = engine.info
     where = f"{info.dtype} on {info.device}"
     print(f"serving   {card.model_id} ({where}), window {info.max_seq} tokens")
+    print(f"drafts    {_drafts(info)}")
     for part in info.unused:
         print(f"unused    {part}")
     print(f"listening {address.url}   (health: {address.url}/health)")
     key = "the key of --api-key-file" if settings.has_keys else "any"
     print(f"clients   OPENAI_BASE_URL={address.url}/v1 OPENAI_API_KEY={key}", flush=True)
+
+
+def _drafts(info: EngineInfo) -> str:
+    """Who drafts, in words."""
+    words = {
+        "mtp": f"the MTP layer (up to {info.draft_tokens_max} tokens a step)",
+        "lookup": "prompt lookup",
+    }
+    if not info.draft_tokens_max or not info.drafters:
+        return "none"
+    return " and ".join(words.get(name, name) for name in info.drafters)

@@ -146,6 +146,7 @@ class AgentService:
             enqueued_at=time.perf_counter(),
             tokenize_ms=tokenize_ms,
             seed=sampling.seed,
+            draft_tokens=sampling.draft_tokens,
             prompt_ids=prompt.ids,
         )
         return WorkItem(request=request, prompt=prompt, turn=turn, record=record, cancel=cancel)
@@ -167,7 +168,12 @@ class AgentService:
         wish = attrs.asdict(request.sampling)
         wishes = {name: value for name, value in wish.items() if value is not None}
         wishes.setdefault("seed", secrets.randbits(31))
-        return attrs.evolve(self._voice.sampling_defaults, stop_ids=self._voice.stop_ids, **wishes)
+        return attrs.evolve(
+            self._voice.sampling_defaults,
+            stop_ids=self._voice.stop_ids,
+            draft_tokens=self._limits.draft_tokens(request.draft_tokens),
+            **wishes,
+        )
 
     def _reject(self, item: WorkItem, refusal: Refused) -> None:
         record = item.record

@@ -164,12 +164,11 @@ class EngineWorker:
             case Prefilled():
                 item.life.fire(LifeEvent.PREFILLED)
                 record.prefilled_at = at
-            case Answered(deltas, tokens, drafted):
+            case Answered(deltas, tokens, drafted, accepted, drafter):
                 record.first_token_at = record.first_token_at or at
                 record.completion_tokens += len(tokens)
-                record.decode_steps += 1
-                record.spec_attempts += drafted
-                record.spec_accepts += max(len(tokens) - 1, 0)
+                if tokens:
+                    record.generation.count(len(tokens), drafted, accepted, drafter)
                 item.sink.put(Output(deltas, tokens))
             case Ended():
                 self._finish(item, event, at)

@@ -18,44 +18,92 @@ BLOCK_MARKERS = {
 }
 CALL_MARKERS = {m for m, event in BLOCK_MARKERS.items() if "CALL" in event.name}
 
-NAME = rf"(?=[^<>\n]*[^<>\s])([^<>\n]{{1,{NAME_MAX}}})"
-FULL = {
-    ReadingEvent.FUNCTION_OPEN: re.compile(rf"<function={NAME}>"),
-    ReadingEvent.PARAMETER_OPEN: re.compile(rf"<parameter={NAME}>"),
-    ReadingEvent.FUNCTION_CLOSE: re.compile(r"</function>"),
-    ReadingEvent.PARAMETER_CLOSE: re.compile(r"</parameter>"),
-}
-OPENINGS = {
-    ReadingEvent.FUNCTION_OPEN: "<function=",
-    ReadingEvent.PARAMETER_OPEN: "<parameter=",
-    ReadingEvent.FUNCTION_CLOSE: "</function>",
-    ReadingEvent.PARAMETER_CLOSE: "</parameter>",
-}
-OPEN_NAME = re.compile(rf"[^<>\n]{{0,{NAME_MAX}}}")
+WRAPPERS = (
+    "function_invocation",
+    "function_call",
+    "function_calls",
+    "tool_calls",
+    "tool_invocation",
+    "tools",
+)
+"""Frames that models put around a call in place of `<tool_call>`, or inside it."""
+
+NAME = rf"(?=[^<>\n]*[^<>\s\"'])([^<>\n]{{1,{NAME_MAX}}})"
+NAME_SO_FAR = rf"[^<>\n]{{0,{NAME_MAX}}}"
+BLANK = "[ \t]{0,8}"
+ATTRIBUTE = re.compile(r"""\s+[\w-]+\s*=\s*["'\w]""")
 
 
 @attrs.frozen
 class Marker:
-    """One way to write an event as text."""
+    """One way to write an event as text. `full` has the name that it bears as its only group."""
 
     event: ReadingEvent
-    opening: str
     full: re.Pattern[str]
+    partial: re.Pattern[str]
+
+    @classmethod
+    def spelled(cls, event: ReadingEvent, *elements: str) -> "Marker":
+        """From regular expressions that follow each other, each short of the name atomic."""
+        partial = ""
+        for element in reversed(elements):
+            partial = f"(?:{NAME_SO_FAR if element == NAME else element}{partial})?"
+        return cls(event, re.compile("".join(elements)), re.compile(partial))
 
     def could_begin(self, text: str) -> bool:
         """Whether `text` is the beginning of this marker, its end still to come."""
-        if len(text) < len(self.opening):
-            return self.opening.startswith(text)
-        named = self.opening.endswith("=") and text.startswith(self.opening)
-        return named and OPEN_NAME.fullmatch(text, len(self.opening)) is not None
+        return self.partial.fullmatch(text) is not None
+
+
+def tag_name(written: str) -> str:
+    """The name in a tag, without the quotes and further attributes that models add."""
+    name = written.strip()
+    attribute = ATTRIBUTE.search(name)
+    if attribute:
+        name = name[: attribute.start()]
+    if name[0] in "\"'":
+        name = name[1:].partition(name[0])[0] or name.strip("\"'")
+    return name.rstrip("\"'").strip() or name
+
+
+def _opening(event: ReadingEvent, word: str) -> list[Marker]:
+    equals = (BLANK, "=", BLANK)
+    return [
+        Marker.spelled(event, "<", BLANK, *word, *equals, NAME, ">"),
+        Marker.spelled(event, "<", BLANK, *word, "[ \t]{1,8}", *"name", *equals, NAME, ">"),
+    ]
+
+
+def _closing(event: ReadingEvent, word: str) -> Marker:
+    return Marker.spelled(event, "<", BLANK, "/", BLANK, *word, BLANK, ">")
+
+
+def _framing(event: ReadingEvent, before: str, wrapper: str) -> Marker:
+    literal = f"{before}{wrapper}>"
+    marker = Marker.spelled(event, *map(re.escape, literal))
+    return attrs.evolve(marker, full=re.compile(f"{before}({wrapper})>"))
+
+
+CALL_SPELLINGS = (
+    *_opening(ReadingEvent.FUNCTION_OPEN, "function"),
+    *_opening(ReadingEvent.PARAMETER_OPEN, "parameter"),
+    _closing(ReadingEvent.FUNCTION_CLOSE, "function"),
+    _closing(ReadingEvent.PARAMETER_CLOSE, "parameter"),
+    *(_framing(ReadingEvent.WRAPPER_OPEN, "<", wrapper) for wrapper in WRAPPERS),
+    *(_framing(ReadingEvent.WRAPPER_CLOSE, "</", wrapper) for wrapper in WRAPPERS),
+)
+BLOCK_SPELLINGS = {
+    literal: Marker.spelled(event, *map(re.escape, literal))
+    for literal, event in BLOCK_MARKERS.items()
+}
 
 
 def text_markers(control: Container[str], reads_calls: bool) -> dict[Reading, tuple[Marker, ...]]:
     """For each state the markers that are read from text there: those with a row in the table."""
-    markers = [Marker(event, OPENINGS[event], FULL[event]) for event in FULL]
+    markers = list(CALL_SPELLINGS) if reads_calls else []
     markers += [
-        Marker(event, literal, re.compile(re.escape(literal)))
-        for literal, event in BLOCK_MARKERS.items()
+        marker
+        for literal, marker in BLOCK_SPELLINGS.items()
         if literal not in control and (reads_calls or literal not in CALL_MARKERS)
     ]
     return {state: tuple(m for m in markers if m.event in READER.legal(state)) for state in Reading}

@@ -38,6 +38,7 @@ class AgentRequest:
 
     `messages` are objects as the client spells them; `chat.messages` brings them into one shape.
     `tools` are function schemas in the OpenAI shape. `max_tokens` None: up to the window.
+    `draft_tokens`: ids drafted a step; None leaves it to the engine.
     """
 
     model: str
@@ -49,6 +50,7 @@ class AgentRequest:
     sampling: SamplingWish = SamplingWish()
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
+    draft_tokens: int | None = None
     return_token_ids: bool = False
     hints: CacheHints = CacheHints()
 

@@ -55,10 +55,18 @@ class Buffers:
     """[RING, h]: final hidden rows, after the last norm."""
     linear: tuple[LinearState, ...]
     """Per linear layer its views."""
+    mtp_kv: Tensor | None = None
+    """[2, Hkv, max_seq rounded up, d] of the MTP layer, if there is one."""
 
     @classmethod
     def allocate(
-        cls, config: ModelConfig, max_seq: int, device: torch.device, dtype: torch.dtype
+        cls,
+        config: ModelConfig,
+        max_seq: int,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        mtp: bool = False,
     ) -> "Buffers":
         """Zeros. Stale rows may hold anything later; the first ones must not be garbage."""
         linear = config.layer_types.count(LINEAR)
@@ -78,13 +86,15 @@ class Buffers:
         views = tuple(map(LinearState, anchors, raw, keys, values, decays))
         kv = zeros(full, 2, config.num_kv_heads, rows, config.head_dim)
         hidden = zeros(RING, config.hidden_size)
-        return cls(anchors, raw, keys, values, decays, kv, hidden, views)
+        mtp_kv = zeros(*kv.shape[1:]) if mtp else None
+        return cls(anchors, raw, keys, values, decays, kv, hidden, views, mtp_kv)
 
     @property
     def nbytes(self) -> int:
         """Bytes held."""
         held = (self.anchors, self.raw, self.keys, self.values, self.decays, self.kv, self.hidden)
-        return sum(buffer.nbytes for buffer in held)
+        mtp = 0 if self.mtp_kv is None else self.mtp_kv.nbytes
+        return mtp + sum(buffer.nbytes for buffer in held)
 
     def clear_start(self) -> None:
         """Make the state before position 0: no memory, and zero rows before the first."""

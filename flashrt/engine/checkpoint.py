@@ -7,6 +7,7 @@ into their place in the preallocated tensors, so the model exists once.
 
 import hashlib
 import os
+import re
 import threading
 import zlib
 from collections import defaultdict
@@ -21,15 +22,10 @@ from torch import Tensor
 from tqdm import tqdm
 
 from flashrt.engine.assets import model_name
-from flashrt.engine.config import LINEAR, ModelConfig, read_config
-from flashrt.engine.headers import MULTIMODAL_PREFIX, StoredTensor, read_headers
-from flashrt.engine.weights import (
-    FullAttentionWeights,
-    LayerWeights,
-    LinearAttentionWeights,
-    MlpWeights,
-    ModelWeights,
-)
+from flashrt.engine.config import ModelConfig, read_config
+from flashrt.engine.headers import MTP_PREFIX, MULTIMODAL_PREFIX, StoredTensor, read_headers
+from flashrt.engine.tensor_plan import EMBEDDING, HEAD, allocate, layout_of
+from flashrt.engine.weights import ModelWeights
 from flashrt.errors import CannotServe
 
 PIECE_BYTES = 32 << 20
@@ -40,9 +36,6 @@ READERS = 4
 DTYPES = {"BF16": torch.bfloat16, "F16": torch.float16, "F32": torch.float32}
 
 VISION_PREFIXES = ("model.visual.", "visual.")
-MTP_PREFIX = "mtp."
-HEAD = "lm_head.weight"
-EMBEDDING = "model.embed_tokens.weight"
 
 QUANTIZED_SUFFIXES = (
     ".weight_scale_inv",
@@ -88,10 +81,11 @@ def load_checkpoint(
     folder = Path(path)
     config = read_config(folder)
     stored, unused = _select(read_headers(folder))
-    _, slots = allocate(config, "meta", dtype)
+    layout = layout_of({tensor.key for tensor in stored})
+    _, slots = allocate(config, "meta", dtype, layout)
     extra_head = _check_against_plan(stored, slots, config)
     try:
-        weights, slots = allocate(config, device, dtype)
+        weights, slots = allocate(config, device, dtype, layout)
     except RuntimeError as error:  # what torch raises for both devices when memory is short
         need = sum(slot.numel() for slot in slots.values()) * dtype.itemsize
         raise CannotServe(
@@ -116,102 +110,15 @@ def load_checkpoint(
     )
 
 
-# What is wanted
-
-
-def allocate(
-    config: ModelConfig, device: str | torch.device, dtype: torch.dtype
-) -> tuple[ModelWeights, dict[str, Tensor]]:
-    """Uninitialised weights, and for each checkpoint tensor the contiguous view that it fills.
-
-    The views have the shapes that the checkpoint's tensors must have.
-    """
-    h = config.hidden_size
-    place = _Place(torch.device(device), dtype)
-    embed = place.own(EMBEDDING, config.vocab_size, h)
-    layers = tuple(_layer(place, config, i) for i in range(len(config.layer_types)))
-    final_norm = place.own("model.norm.weight", h)
-    head = embed if config.tied_embeddings else place.own(HEAD, config.vocab_size, h)
-    return ModelWeights(embed, layers, final_norm, head, checksum=""), place.slots
-
-
-@attrs.define(eq=False)
-class _Place:
-    """Allocates tensors and notes which checkpoint tensor fills which part of them."""
-
-    device: torch.device
-    dtype: torch.dtype
-    slots: dict[str, Tensor] = attrs.field(factory=dict)
-
-    def own(self, key: str, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
-        """A tensor that one checkpoint tensor fills."""
-        self.slots[key] = torch.empty(shape, device=self.device, dtype=dtype or self.dtype)
-        return self.slots[key]
-
-    def fused(self, parts: Mapping[str, int], width: int) -> Tensor:
-        """A matrix [sum of rows, width]; each named part fills its rows, in order."""
-        whole = torch.empty(sum(parts.values()), width, device=self.device, dtype=self.dtype)
-        self.slots.update(zip(parts, torch.split(whole, list(parts.values())), strict=True))
-        return whole
-
-
-def _layer(place: _Place, config: ModelConfig, i: int) -> LayerWeights:
-    at, h, inner = f"model.layers.{i}.", config.hidden_size, config.intermediate_size
-    linear = config.layer_types[i] == LINEAR
-    return LayerWeights(
-        input_norm=place.own(at + "input_layernorm.weight", h),
-        post_norm=place.own(at + "post_attention_layernorm.weight", h),
-        mixer=(_linear if linear else _full)(place, config, at),
-        mlp=MlpWeights(
-            gate_up=place.fused(
-                {at + "mlp.gate_proj.weight": inner, at + "mlp.up_proj.weight": inner}, h
-            ),
-            down=place.own(at + "mlp.down_proj.weight", h, inner),
-        ),
-    )
-
-
-def _linear(place: _Place, config: ModelConfig, layer: str) -> LinearAttentionWeights:
-    at, h = layer + "linear_attn.", config.hidden_size
-    heads, values = config.linear_value_heads, config.value_width
-    rows = {"qkv": config.conv_width, "z": values, "b": heads, "a": heads}
-    conv = place.own(at + "conv1d.weight", config.conv_width, 1, config.conv_kernel)
-    return LinearAttentionWeights(
-        in_proj=place.fused({f"{at}in_proj_{part}.weight": n for part, n in rows.items()}, h),
-        conv=conv.squeeze(1),
-        A_log=place.own(at + "A_log", heads, dtype=torch.float32),
-        dt_bias=place.own(at + "dt_bias", heads, dtype=torch.float32),
-        norm=place.own(at + "norm.weight", config.linear_value_dim),
-        out_proj=place.own(at + "out_proj.weight", h, values),
-    )
-
-
-def _full(place: _Place, config: ModelConfig, layer: str) -> FullAttentionWeights:
-    at, h, d = layer + "self_attn.", config.hidden_size, config.head_dim
-    kv = config.num_kv_heads * d
-    rows = {"q": 2 * config.num_heads * d, "k": kv, "v": kv}
-    return FullAttentionWeights(
-        qkv_proj=place.fused({f"{at}{part}_proj.weight": n for part, n in rows.items()}, h),
-        q_norm=place.own(at + "q_norm.weight", d),
-        k_norm=place.own(at + "k_norm.weight", d),
-        o_proj=place.own(at + "o_proj.weight", h, config.num_heads * d),
-    )
-
-
-# What is there against what is wanted
-
-
 def _select(found: Sequence[StoredTensor]) -> tuple[list[StoredTensor], tuple[str, ...]]:
-    """The tensors of the language model, and words for the others."""
-    mtp = [tensor for tensor in found if tensor.name.startswith(MTP_PREFIX)]
-    vision = [tensor for tensor in found if tensor.name.startswith(VISION_PREFIXES)]
-    left_out = {tensor.name for tensor in (*mtp, *vision)}
-    unused = []
-    if mtp:
-        unused.append(f"MTP layer ({len(mtp)} tensors): drafts are not used")
-    if vision:
-        unused.append(f"vision tower ({len(vision)} tensors): images are not read")
-    return [tensor for tensor in found if tensor.name not in left_out], tuple(unused)
+    """The tensors to load, and words for what is left out or not there."""
+    used = [tensor for tensor in found if not tensor.name.startswith(VISION_PREFIXES)]
+    notes = []
+    if not any(tensor.key.startswith(MTP_PREFIX) for tensor in used):
+        notes.append("no MTP weights in the checkpoint: plain decode")
+    if len(used) < len(found):
+        notes.append(f"vision tower ({len(found) - len(used)} tensors): images are not read")
+    return used, tuple(notes)
 
 
 def _check_against_plan(
@@ -263,12 +170,15 @@ def _check_missing(
     missing = [key for key in slots if key not in keys]
     if not missing:
         return
-    key = missing[0]
-    name = key
-    if key != HEAD and any(tensor.name.startswith(MULTIMODAL_PREFIX) for tensor in stored):
-        name = MULTIMODAL_PREFIX + key.removeprefix("model.")
+    name = key = missing[0]
+    if any(tensor.name.startswith(MULTIMODAL_PREFIX) for tensor in stored):
+        name = re.sub(r"^model\.", MULTIMODAL_PREFIX, key)
     others = f" (and {len(missing) - 1} others)" if len(missing) > 1 else ""
-    why = ", though tie_word_embeddings is false" if key == HEAD else ""
+    why = ""
+    if key == HEAD:
+        why = ", though tie_word_embeddings is false"
+    elif key.startswith(MTP_PREFIX):
+        why = f"; an MTP layer is complete, or {MTP_PREFIX}* is absent and nothing is drafted"
     raise CannotServe(
         f"tensor {name} {list(slots[key].shape)} is missing from the checkpoint{others}{why}"
     )

@@ -1,8 +1,8 @@
 """The shape of a model, read from a checkpoint's config.json. Knows no torch.
 
-Only dense `qwen3_5` models are understood, alone (`qwen3_5_text`) or as the text part of a
-multimodal one. Anything that would make this engine compute something else than the model's
-authors meant is refused by the name of its key.
+Only `qwen3_5` models are understood, dense or a mixture of experts (`qwen3_5_moe`), alone
+(`..._text`) or as the text part of a multimodal one. Anything that would make this engine compute
+something else than the model's authors meant is refused by the name of its key.
 """
 
 import json
@@ -17,12 +17,16 @@ from flashrt.errors import CannotServe
 LINEAR = "linear_attention"
 FULL = "full_attention"
 
-SERVED_TYPES = ("qwen3_5", "qwen3_5_text")
-SERVED_ARCHITECTURES = ("Qwen3_5ForConditionalGeneration", "Qwen3_5ForCausalLM")
+MOE_TYPES = ("qwen3_5_moe", "qwen3_5_moe_text")
+SERVED_TYPES = ("qwen3_5", "qwen3_5_text", *MOE_TYPES)
+SERVED_ARCHITECTURES = (
+    "Qwen3_5ForConditionalGeneration",
+    "Qwen3_5ForCausalLM",
+    "Qwen3_5MoeForConditionalGeneration",
+    "Qwen3_5MoeForCausalLM",
+)
 
 OTHER_TYPES = {
-    "qwen3_5_moe": "a mixture-of-experts model",
-    "qwen3_5_moe_text": "a mixture-of-experts model",
     "qwen4_exp": "another architecture (hyper-connections, sparse attention)",
     "qwen3_next": "the previous generation, with another weight layout",
 }
@@ -34,8 +38,24 @@ FIXED_KEYS: tuple[tuple[str, tuple[Any, ...], str], ...] = (
     ("attn_output_gate", (True, None), "attention without output gates"),
     ("output_gate_type", ("swish", "silu", None), "other gate than silu in its linear layers"),
     ("use_sliding_window", (False, None), "a sliding attention window"),
-    ("num_experts", (0, None), "mixture-of-experts layers"),
+    ("mtp_num_hidden_layers", (0, 1, None), "drafting with other than one MTP layer"),
+    ("mtp_use_dedicated_embeddings", (False, None), "MTP layer with embeddings of its own"),
+    ("norm_topk_prob", (True, None), "experts whose shares do not add up to 1"),
+    ("decoder_sparse_step", (1, None), "mixture of experts in some layers only"),
+    ("mlp_only_layers", ([], None), "mixture of experts in some layers only"),
 )
+
+
+@attrs.frozen
+class MoeConfig:
+    """The feed-forward half of every layer, where it is a mixture of experts."""
+
+    experts: int
+    """Routed ones; a shared one stands beside them."""
+    experts_per_row: int
+    intermediate_size: int
+    """Of one routed expert."""
+    shared_intermediate_size: int
 
 
 @attrs.frozen
@@ -45,6 +65,7 @@ class ModelConfig:
     vocab_size: int
     hidden_size: int
     intermediate_size: int
+    """0 in a mixture of experts."""
     layer_types: tuple[str, ...]
     """Per layer LINEAR or FULL."""
     num_heads: int
@@ -63,6 +84,8 @@ class ModelConfig:
     max_positions: int
     mtp_layers: int
     """As announced; the checkpoint may still lack their tensors."""
+    moe: MoeConfig | None = None
+    """None in a dense model."""
 
     @property
     def conv_width(self) -> int:
@@ -110,14 +133,13 @@ def _check_architecture(raw: Mapping[str, Any], source: str) -> None:
     if kind not in SERVED_TYPES:
         known = OTHER_TYPES.get(str(kind), "an architecture that this engine does not know")
         raise CannotServe(
-            f"{source}: model_type = {kind!r} is {known}; "
-            f"served are dense {' and '.join(SERVED_TYPES)} checkpoints"
+            f"{source}: model_type = {kind!r} is {known}; served are {', '.join(SERVED_TYPES)}"
         )
     names = raw.get("architectures")
     if names and not set(names) & set(SERVED_ARCHITECTURES):
         raise CannotServe(
             f"{source}: architectures = {names!r} is no text-generating model; "
-            f"served are {' and '.join(SERVED_ARCHITECTURES)}"
+            f"served are {', '.join(SERVED_ARCHITECTURES)}"
         )
 
 
@@ -146,12 +168,13 @@ class _Reader:
 
     def config(self) -> ModelConfig:
         """Everything, checked."""
+        moe = self.moe()
         head_dim = self.count("head_dim")
         rope = self.rope()
         config = ModelConfig(
             vocab_size=self.count("vocab_size"),
             hidden_size=self.count("hidden_size"),
-            intermediate_size=self.count("intermediate_size"),
+            intermediate_size=0 if moe else self.count("intermediate_size"),
             layer_types=self.layer_types(),
             num_heads=self.count("num_attention_heads"),
             num_kv_heads=self.count("num_key_value_heads"),
@@ -167,10 +190,33 @@ class _Reader:
             tied_embeddings=self.tied(),
             max_positions=self.count("max_position_embeddings"),
             mtp_layers=self.count("mtp_num_hidden_layers", least=0, missing=0),
+            moe=moe,
         )
         self.divides("num_key_value_heads", "num_attention_heads")
         self.divides("linear_num_key_heads", "linear_num_value_heads")
         return config
+
+    def moe(self) -> MoeConfig | None:
+        """The experts of a model whose type says that it has some."""
+        kind, experts = self.text["model_type"], self.text.get("num_experts")
+        if kind not in MOE_TYPES:
+            if experts:
+                raise _odd(self.source, "num_experts", experts, f"but model_type is {kind!r}")
+            return None
+        moe = MoeConfig(
+            experts=self.count("num_experts"),
+            experts_per_row=self.count("num_experts_per_tok"),
+            intermediate_size=self.count("moe_intermediate_size"),
+            shared_intermediate_size=self.count("shared_expert_intermediate_size"),
+        )
+        if moe.experts_per_row > moe.experts:
+            raise _odd(
+                self.source,
+                "num_experts_per_tok",
+                moe.experts_per_row,
+                f"there are only num_experts = {moe.experts}",
+            )
+        return moe
 
     def count(self, key: str, *, least: int = 1, missing: int | None = None) -> int:
         """An integer of at least `least`; `missing` is what its absence means, if anything."""

@@ -36,7 +36,16 @@ class FakeEngine:
         burst_max: int = 1,
         identity: str = "fake",
     ) -> None:
-        self._info = EngineInfo("fake", vocab_size, max_seq, "none", "none", identity)
+        self._info = EngineInfo(
+            "fake",
+            vocab_size,
+            max_seq,
+            "none",
+            "none",
+            identity,
+            draft_tokens_max=burst_max - 1,
+            drafters=("fake",) if burst_max > 1 else (),
+        )
         self._burst_max = burst_max
         self._epoch = 0
         self.graph_capture_count = 0
@@ -160,13 +169,17 @@ class FakeEngine:
         accepted: tuple[int, ...] = ()
         while len(self.journal) < self._info.max_seq and self._pending not in params.stop_ids:
             accepted = self._burst(params, constraint, accepted)
-            yield DecodeChunk(accepted, drafted=len(accepted) - 1)
+            drafted = len(accepted) - 1
+            yield DecodeChunk(accepted, drafted, "fake" if drafted else "")
 
     def _burst(
         self, params: SamplingParams, constraint: Constraint | None, accepted: tuple[int, ...]
     ) -> tuple[int, ...]:
         """1 .. burst_max ids: how many is a function of what was processed, like acceptance."""
-        size = 1 if constraint else 1 + self._digest("burst", 0) % self._burst_max
+        most = self._burst_max
+        if params.draft_tokens is not None:
+            most = min(most, 1 + params.draft_tokens)
+        size = 1 if constraint else 1 + self._digest("burst", 0) % most
         room = self._info.max_seq - len(self.journal)
         row = constraint(accepted, ())[0] if constraint else None
         burst: list[int] = []

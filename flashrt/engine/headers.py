@@ -2,7 +2,7 @@
 
 import json
 import struct
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from flashrt.errors import CannotServe
 HEADER_BYTES_MAX = 100 << 20
 
 MULTIMODAL_PREFIX = "model.language_model."
+MTP_PREFIX = "mtp."
 
 
 @attrs.frozen
@@ -37,6 +38,8 @@ class StoredTensor:
 def read_headers(folder: Path) -> list[StoredTensor]:
     """Every tensor of every weights file, in file order. Raises CannotServe for a broken file."""
     found = [tensor for file in _weight_files(folder) for tensor in _read_header(file)]
+    if not any(tensor.name.startswith(MTP_PREFIX) for tensor in found):
+        found += _mtp_beside(folder, {tensor.file for tensor in found})
     by_key: dict[str, StoredTensor] = {}
     for tensor in found:
         other = by_key.setdefault(tensor.key, tensor)
@@ -46,6 +49,13 @@ def read_headers(folder: Path) -> list[StoredTensor]:
                 f"and in {tensor.file.name}"
             )
     return found
+
+
+def _mtp_beside(folder: Path, read: Collection[Path]) -> list[StoredTensor]:
+    """MTP tensors in a file of their own that the index, made before it was added, leaves out."""
+    files = [file for file in sorted(folder.glob("*mtp*.safetensors")) if file not in read]
+    tensors = [tensor for file in files for tensor in _read_header(file)]
+    return [tensor for tensor in tensors if tensor.name.startswith(MTP_PREFIX)]
 
 
 def _weight_files(folder: Path) -> list[Path]:

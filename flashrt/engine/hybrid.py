@@ -6,12 +6,14 @@ Ids, boundaries and refusals are here; tensors are in the live state.
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from types import MappingProxyType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import torch
 
 from flashrt.engine.checkpoint import load_checkpoint
 from flashrt.engine.config import ModelConfig
+from flashrt.engine.drafting.depth import LOOKUP, MTP
+from flashrt.engine.drafting.lookup import PromptLookup
 from flashrt.engine.identity import identity_of
 from flashrt.engine.live import LiveState
 from flashrt.engine.protocol import (
@@ -22,14 +24,18 @@ from flashrt.engine.protocol import (
     DecodeChunk,
     EngineInfo,
     EngineMisuse,
+    RowConstraint,
     SamplingParams,
 )
 from flashrt.engine.sampler import Sampler
 from flashrt.engine.selfcheck import check_rows
+from flashrt.engine.speculate import Draft, Drafting, accept, drafts_for
 from flashrt.engine.weights import ModelWeights
 from flashrt.errors import CannotServe, EngineFailed
 
 T = TypeVar("T")
+
+DRAFT_TOKENS_MAX = 8
 
 
 class HybridEngine:
@@ -47,8 +53,10 @@ class HybridEngine:
         unused: tuple[str, ...] = (),
         threads: int | None = None,
         sampleable: int | None = None,
+        draft_tokens_max: int = DRAFT_TOKENS_MAX,
     ) -> None:
         """`sampleable`: ids from here on belong to no token and are never chosen.
+        `draft_tokens_max`: the MTP layer drafts at most so many a step; 0: nothing drafts.
 
         Fixes torch's thread count (of the process) to `threads`, or to what it is now: a sum's bits
         depend on it. Raises CannotServe where `max_seq` passes the model's own window, or where
@@ -63,6 +71,7 @@ class HybridEngine:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         embed = weights.embed
+        drafters = (LOOKUP,) if weights.mtp is None else (MTP, LOOKUP)
         self._info = EngineInfo(
             model_name=model_name,
             vocab_size=config.vocab_size,
@@ -71,9 +80,12 @@ class HybridEngine:
             dtype=str(embed.dtype).removeprefix("torch."),
             identity=identity_of(config, weights),
             unused=unused,
+            draft_tokens_max=draft_tokens_max,
+            drafters=drafters if draft_tokens_max else (),
         )
         self._live = LiveState.allocate(config, weights, max_seq)
         self._sampler = Sampler(config.vocab_size, sampleable)
+        self._lookup = PromptLookup()
         self._journal: list[int] = []
         self._epoch = 0
         check_rows(self._live)
@@ -88,6 +100,7 @@ class HybridEngine:
         max_seq: int | None = None,
         threads: int | None = None,
         sampleable: int | None = None,
+        draft_tokens_max: int = DRAFT_TOKENS_MAX,
         progress: bool = True,
     ) -> "HybridEngine":
         """From a checkpoint folder; without `max_seq`, the model's whole window."""
@@ -100,6 +113,7 @@ class HybridEngine:
             unused=loaded.unused,
             threads=threads,
             sampleable=sampleable,
+            draft_tokens_max=draft_tokens_max,
         )
 
     @property
@@ -130,7 +144,7 @@ class HybridEngine:
     def decode(
         self, params: SamplingParams, constraint: Constraint | None = None
     ) -> Iterator[DecodeChunk]:
-        """Produce ids one by one."""
+        """Produce ids in bursts as long as drafts are right."""
         self._epoch += 1
         return self._alone(lambda: self._decode(params, constraint))
 
@@ -215,7 +229,7 @@ class HybridEngine:
         del self._journal[start:]
         for stop in (*cuts, end):
             piece = tokens[self.position - start : stop - start]
-            self._advance(self._live.process_block, piece)
+            self._guard(self._live.process_block, piece)
             self._journal += piece
             yield stop
 
@@ -235,30 +249,57 @@ class HybridEngine:
         pending = self._journal[self.position :]
         if params.stop_ids.intersection(pending):
             raise EngineMisuse(f"the pending id {pending[0]} is a stop id")
+        drafting = self._drafting(params)
         accepted: tuple[int, ...] = ()
         while len(self._journal) < self._info.max_seq:
-            accepted = self._step(params, constraint, accepted)
-            yield DecodeChunk(accepted, drafted=0)
+            draft, allowed = self._drafted(drafting), None
+            if constraint:
+                allowed = constraint(accepted, draft.ids)
+                if len(allowed) != 1 + len(draft.ids):
+                    raise EngineMisuse(f"{len(allowed)} limits for {1 + len(draft.ids)} rows")
+            accepted = self._verified(draft, params, allowed)
+            drafting.observe(draft, len(accepted) - 1)
+            yield DecodeChunk(accepted, len(draft.ids), draft.drafter)
             if params.stop_ids.intersection(accepted):
                 return
 
-    def _step(
-        self, params: SamplingParams, constraint: Constraint | None, accepted: tuple[int, ...]
-    ) -> tuple[int, ...]:
-        """Process the pending id, if there is one, and choose the next. One accept boundary."""
-        pending = self._journal[self.position :]
-        if pending:
-            self._advance(self._live.process_rows, pending)
-        allowed = constraint(accepted, ())[0] if constraint else None
-        logits = self._live.logits()
-        token = self._sampler.choose(logits, params, journal=self._journal, allowed=allowed)
-        self._journal.append(token)
-        return (token,)
+    def _drafting(self, params: SamplingParams) -> Drafting:
+        """What drafts in one call of decode."""
+        most, drafters = self._info.draft_tokens_max, self._info.drafters
+        return drafts_for(self._live, self._sampler, self._lookup, params, most, drafters)
 
-    def _advance(self, process: Callable[[Sequence[int]], None], ids: Sequence[int]) -> None:
+    def _drafted(self, drafting: Drafting) -> Draft:
+        """Something that the window has room for, one id of the model's own behind it included."""
+        room = min(self._info.max_seq - len(self._journal), self._live.rows_max) - 1
+        if room < 1 or len(self._journal) == self.position:
+            return Draft()
+        return self._guard(drafting.propose, self._journal, room)
+
+    def _verified(
+        self, draft: Draft, params: SamplingParams, allowed: Sequence[RowConstraint] | None
+    ) -> tuple[int, ...]:
+        """Process the pending id, if there is one, and the draft; keep what the rows choose."""
+        start, journal = len(self._journal), self._journal
+        rows = (*journal[self.position :], *draft.ids)
+        if rows:
+            self._guard(self._live.process_rows, rows)
+        logits = self._guard(self._live.logits_of, 1 + len(draft.ids))
+
+        def choose(row: int) -> int:
+            limit = None if allowed is None else allowed[row]
+            return self._sampler.choose(logits[row], params, journal=journal, allowed=limit)
+
+        try:
+            accept(choose, draft.ids, params.stop_ids, journal)
+        finally:
+            # The newest id is pending; without any, all but the draft is processed.
+            self._live.take_back(max(start, len(journal) - 1))
+        return tuple(journal[start:])
+
+    def _guard(self, step: Callable[..., T], *arguments: Any) -> T:
         """Run a step of the forward pass. One that fails half-way leaves no state to go on from."""
         try:
-            process(ids)
+            return step(*arguments)
         except Exception as error:
             self._forget()
-            raise EngineFailed(f"a forward pass over {len(ids)} tokens failed: {error}") from error
+            raise EngineFailed(f"a step of the forward pass failed: {error}") from error

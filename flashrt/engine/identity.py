@@ -9,17 +9,19 @@ from flashrt.engine import (
     attention,
     buffers,
     delta,
+    ffn,
     linear,
     live,
     mixers,
     model,
+    mtp,
     ops,
     passes,
 )
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.weights import ModelWeights
 
-CODE = (attention, buffers, delta, linear, live, mixers, model, ops, passes)
+CODE = (attention, buffers, delta, ffn, linear, live, mixers, model, mtp, ops, passes)
 """The modules that the bits of a state come from."""
 
 

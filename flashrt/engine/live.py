@@ -3,6 +3,7 @@
     position    tokens processed
     anchor      newest chunk of 64 whose anchor S is stored; the one before it is kept
     floor       no state below this position can be rebuilt
+    mtp.filled  slots of the MTP layer's cache that hold what they hold for good
 
 A chunk is folded when the first row behind it is processed, not when its last one is: so a rollback
 of 64 ids always finds its anchor, and a draft that crosses a multiple of 64 changes no anchor
@@ -18,7 +19,9 @@ from torch import Tensor
 from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, Buffers
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.delta import folded
+from flashrt.engine.linear import ROWS_MAX
 from flashrt.engine.model import Model
+from flashrt.engine.mtp import Choose, MtpState
 from flashrt.engine.passes import ring_index
 from flashrt.engine.weights import ModelWeights
 from flashrt.errors import CannotServe
@@ -30,6 +33,7 @@ class LiveState:
 
     model: Model
     buffers: Buffers
+    mtp: MtpState | None
     position: int = 0
     anchor: int = 0
     floor: int = 0
@@ -38,21 +42,26 @@ class LiveState:
     def allocate(cls, config: ModelConfig, weights: ModelWeights, max_seq: int) -> "LiveState":
         """Empty, on the device and in the dtype of the weights. Raises CannotServe if too large."""
         device, dtype = weights.embed.device, weights.embed.dtype
+        mtp = weights.mtp is not None
         try:
-            buffers = Buffers.allocate(config, max_seq, device, dtype)
+            buffers = Buffers.allocate(config, max_seq, device, dtype, mtp=mtp)
         except RuntimeError as error:  # what torch raises for both devices when memory is short
-            need = Buffers.allocate(config, max_seq, torch.device("meta"), dtype).nbytes
+            meta = torch.device("meta")
+            need = Buffers.allocate(config, max_seq, meta, dtype, mtp=mtp).nbytes
             raise CannotServe(
                 f"max_seq = {max_seq} needs {need / 1e9:.1f} GB of state on {device}, which cannot "
                 "be allocated; ask for a shorter window"
             ) from error
-        return cls(Model(config, weights, buffers), buffers)
+        model = Model(config, weights, buffers)
+        return cls(model, buffers, MtpState.of(model))
 
     @torch.inference_mode()
     def reset(self) -> None:
         """Nothing processed."""
         self.buffers.clear_start()
         self.position = self.anchor = self.floor = 0
+        if self.mtp:
+            self.mtp.filled = 0
 
     # -- forward -----------------------------------------------------------------------------------
 
@@ -60,21 +69,50 @@ class LiveState:
     def process_block(self, ids: Sequence[int]) -> None:
         """Process ids together; bits may depend on where the block begins and ends."""
         self._settle()
-        self.model.block(ids, self.position)
+        if self.mtp:
+            self.mtp.settle(self.position)
+            before = self.mtp.before(self.position)
+            hidden = self.model.block(ids, self.position)
+            self.mtp.block(ids, self.position, before, hidden)
+        else:
+            self.model.block(ids, self.position)
         # The block leaves a chunk that ends with it open.
-        self._processed(len(ids), anchor=(self.position + len(ids) - 1) // CHUNK)
+        self._processed(ids, anchor=(self.position + len(ids) - 1) // CHUNK)
 
     @torch.inference_mode()
     def process_rows(self, ids: Sequence[int]) -> None:
         """Process at most 64 ids, each with the bits it would have alone."""
         self._settle()
+        if self.mtp:
+            self.mtp.make_room(self.position, len(ids))
         self.model.rows(ids, self.position, self.anchor)
-        self._processed(len(ids), anchor=self.anchor)
+        self._processed(ids, anchor=self.anchor)
+
+    @property
+    def rows_max(self) -> int:
+        """Rows that may be processed and taken back without costing the ring what a rollback needs.
+
+        64, or a few less shortly before a fold.
+        """
+        oldest = (self.position // CHUNK - 1) * CHUNK - self.model.config.conv_kernel + 1
+        return min(ROWS_MAX, oldest + RING - self.position)
 
     @torch.inference_mode()
     def logits(self) -> Tensor:
         """[V] float32 for the id at `position`. At least one token must be processed."""
         return self.model.logits(self.position)
+
+    @torch.inference_mode()
+    def logits_of(self, count: int) -> Tensor:
+        """[count, V] float32 behind each of the newest `count` rows, at most 64."""
+        return self.model.logits_of(self.position, count)
+
+    @torch.inference_mode()
+    def draft(self, pending: int, count: int, choose: Choose) -> tuple[int, ...]:
+        """At most `count` ids that the MTP layer expects behind the pending one."""
+        if self.mtp is None:
+            return ()
+        return self.mtp.draft(pending, self.position, count, choose)
 
     def _settle(self) -> None:
         """Fold what is complete: rows are about to be processed behind it."""
@@ -84,9 +122,11 @@ class LiveState:
             self.anchor += 1
         self.floor = max(self.floor, (self.anchor - 1) * CHUNK)
 
-    def _processed(self, count: int, anchor: int) -> None:
+    def _processed(self, ids: Sequence[int], anchor: int) -> None:
         """The new rows count. The oldest rows of the ring are gone, the newest two anchors here."""
-        self.position += count
+        if self.mtp:
+            self.mtp.note(ids, self.position)
+        self.position += len(ids)
         self.anchor = anchor
         oldest = self.position - RING + self.model.config.conv_kernel - 1
         self.floor = max(self.floor, (anchor - 1) * CHUNK, oldest)
@@ -100,7 +140,16 @@ class LiveState:
             # The slot of the anchor before this chunk may hold a later one.
             self.floor = max(self.floor, chunk * CHUNK)
         self.anchor = min(self.anchor, chunk)
+        self.take_back(position)
+
+    def take_back(self, position: int) -> None:
+        """Forget rows of the newest `process_rows`, as if they had never been processed.
+
+        Those that stay must be as many as one. No anchor has been stored for them.
+        """
         self.position = position
+        if self.mtp:
+            self.mtp.filled = min(self.mtp.filled, max(0, position - 1))
 
     # -- capsules ----------------------------------------------------------------------------------
 
@@ -121,6 +170,7 @@ class LiveState:
             "raw": b.raw[:, self._before(position)],  # [Ll, kernel-1, C]
             "kv": b.kv[:, :, :, :position].clone(),  # [Lf, 2, Hkv, position, d]
             "hidden": b.hidden[(position - 1) % RING].clone(),  # [h]
+            **self._saved_mtp(position),
         }
 
     @torch.inference_mode()
@@ -136,7 +186,17 @@ class LiveState:
         b.raw[:, self._before(position)] = saved["raw"]
         b.kv[:, :, :, :position] = saved["kv"]
         b.hidden[(position - 1) % RING] = saved["hidden"]
+        if self.mtp and b.mtp_kv is not None:
+            self.mtp.filled = max(0, position - 1)
+            b.mtp_kv[:, :, : self.mtp.filled] = saved["mtp_kv"]
         self.position, self.anchor, self.floor = position, chunk, position
+
+    def _saved_mtp(self, position: int) -> dict[str, Tensor]:
+        """[2, Hkv, position - 1, d]: the slot of the last hidden row waits for its id."""
+        if self.mtp is None or self.buffers.mtp_kv is None:
+            return {}
+        self.mtp.settle(self.position)
+        return {"mtp_kv": self.buffers.mtp_kv[:, :, : max(0, position - 1)].clone()}
 
     def _anchors_before(self, chunk: int) -> Tensor:
         """[Ll, Hv, dk, dv]: stored, or folded from the open chunk just before."""

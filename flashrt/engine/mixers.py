@@ -100,21 +100,27 @@ class FullMixer:
         c = self.config
         widths = (2 * c.num_heads * c.head_dim, *(2 * [c.num_kv_heads * c.head_dim]))
         queries, k, v = go.linear(x, self.weights.qkv_proj).split(widths, dim=-1)
-        q, gate = queries.unflatten(-1, (c.num_heads, 2, -1)).unbind(2)  # [T, H, d] each
-        k = k.unflatten(-1, (c.num_kv_heads, -1))  # [T, Hkv, d]
-        v = v.unflatten(-1, (c.num_kv_heads, -1))  # [T, Hkv, d]
+        self.store(k, v, go)
+        return self.answer(queries, go)
 
-        # Dead rows at the end of the window are rotated like any other row of the tables.
-        at = slice(go.position, go.position + len(x))
-        cos, sin = self.cos[at], self.sin[at]
-        q = ops.rotate(ops.rms_norm(q, self.q_scale, c.rms_eps), cos, sin)
-        k = ops.rotate(ops.rms_norm(k, self.k_scale, c.rms_eps), cos, sin)
-
-        new = slice(go.position, go.position + go.count)
+    def store(self, k: Tensor, v: Tensor, go: Pass) -> None:
+        """Extend K and V by k, v [T, Hkv*d] as projected."""
+        c, new = self.config, slice(go.position, go.position + go.count)
+        k = self._turned(k.unflatten(-1, (c.num_kv_heads, -1)), self.k_scale, go)  # [T, Hkv, d]
         self.kv[0, :, new] = k[: go.count].transpose(0, 1)
-        self.kv[1, :, new] = v[: go.count].transpose(0, 1)
-        o = go.attend(q, self.kv)  # [T, H, d]
+        self.kv[1, :, new] = v[: go.count].unflatten(-1, (c.num_kv_heads, -1)).transpose(0, 1)
+
+    def answer(self, queries: Tensor, go: Pass) -> Tensor:
+        """Queries with their gates [T, H*2*d] as projected -> [T, h]; K and V are there."""
+        q, gate = queries.unflatten(-1, (self.config.num_heads, 2, -1)).unbind(2)  # [T, H, d] each
+        o = go.attend(self._turned(q, self.q_scale, go), self.kv)  # [T, H, d]
         return go.linear(ops.sigmoid_gate(o, gate).flatten(1), self.weights.o_proj)
+
+    def _turned(self, heads: Tensor, scale: Tensor, go: Pass) -> Tensor:
+        """Normed and rotated. Dead rows at the end of the window are, like any other row."""
+        at = slice(go.position, go.position + len(heads))
+        normed = ops.rms_norm(heads, scale, self.config.rms_eps)
+        return ops.rotate(normed, self.cos[at], self.sin[at])
 
 
 Mixer = LinearMixer | FullMixer

@@ -7,16 +7,17 @@ import torch
 from torch import Tensor
 
 from flashrt.engine import ops
-from flashrt.engine.buffers import RING, Buffers, LinearState
+from flashrt.engine.buffers import Buffers, LinearState
 from flashrt.engine.config import ModelConfig
-from flashrt.engine.linear import GROUP, head_linear, pad_rows
+from flashrt.engine.ffn import feed_forward
+from flashrt.engine.linear import GROUP, head_linear
 from flashrt.engine.mixers import FullMixer, LinearMixer, Mixer
-from flashrt.engine.passes import BlockPass, Pass, RowsPass, store_in_ring
+from flashrt.engine.passes import BlockPass, Pass, RowsPass, ring_index, store_in_ring
 from flashrt.engine.weights import (
+    FfnWeights,
     FullAttentionWeights,
     LayerWeights,
     LinearAttentionWeights,
-    MlpWeights,
     ModelWeights,
 )
 
@@ -26,7 +27,7 @@ class Layer:
     """x + mixer(norm(x)), then x + mlp(norm(x))."""
 
     mixer: Mixer
-    mlp: MlpWeights
+    mlp: FfnWeights
     input_scale: Tensor
     """[h] float32."""
     post_scale: Tensor
@@ -35,10 +36,16 @@ class Layer:
 
     def forward(self, x: Tensor, go: Pass) -> Tensor:
         """x [T, h] -> [T, h]."""
-        x = x + self.mixer.forward(ops.rms_norm(x, self.input_scale, self.eps), go)
+        return self.finish(x + self.mixer.forward(self.normed(x), go), go)
+
+    def normed(self, x: Tensor) -> Tensor:
+        """What the mixer reads of x [T, h]."""
+        return ops.rms_norm(x, self.input_scale, self.eps)
+
+    def finish(self, x: Tensor, go: Pass) -> Tensor:
+        """The feed-forward half on x [T, h], to which the mixer's output has been added."""
         y = ops.rms_norm(x, self.post_scale, self.eps)
-        y = ops.silu_mul(go.linear(y, self.mlp.gate_up))  # [T, I]
-        return x + go.linear(y, self.mlp.down)
+        return x + feed_forward(y, self.mlp, go)
 
 
 class Model:
@@ -49,7 +56,12 @@ class Model:
         self.weights = weights
         self.buffers = buffers
         self.device = weights.embed.device
-        self.layers = tuple(_layers(config, weights, buffers))
+        rows = buffers.kv.shape[3]
+        # One group of dead rows may stand beyond the last position.
+        self.tables = ops.rotary_tables(
+            rows + GROUP, config.rotary_dim, config.rope_theta, self.device
+        )
+        self.layers = tuple(_layers(config, weights, buffers, self.tables))
         self.final_scale = 1 + weights.final_norm.float()
 
     def rows(self, ids: Sequence[int], position: int, anchor: int) -> None:
@@ -58,40 +70,47 @@ class Model:
             part = ids[lo : lo + GROUP]
             self._run(part, RowsPass(position + lo, len(part), anchor))
 
-    def block(self, ids: Sequence[int], position: int) -> None:
-        """Process all rows at `position` together."""
-        self._run(ids, BlockPass(position, len(ids)))
+    def block(self, ids: Sequence[int], position: int) -> Tensor:
+        """Process all rows at `position` together; their final hidden rows [T, h]."""
+        return self._run(ids, BlockPass(position, len(ids)))
 
     def logits(self, position: int) -> Tensor:
-        """[V] float32 after `position` tokens, from the last hidden row, row-invariantly."""
-        last = self.buffers.hidden[(position - 1) % RING]
-        return head_linear(pad_rows(last[None], GROUP), self.weights.lm_head)[0]
+        """[V] float32 after `position` tokens, from the last hidden row."""
+        return self.logits_of(position, 1)[0]
 
-    def _run(self, ids: Sequence[int], go: Pass) -> None:
+    def logits_of(self, position: int, count: int) -> Tensor:
+        """[count <= 64, V] float32 of the newest rows of `position` tokens."""
+        at = ring_index(position - count, position, self.device)
+        return self.head(self.buffers.hidden[at])
+
+    def head(self, hidden: Tensor) -> Tensor:
+        """[M <= 64, h] -> [M, V] float32, row-invariantly."""
+        return head_linear(hidden, self.weights.lm_head)
+
+    def _run(self, ids: Sequence[int], go: Pass) -> Tensor:
         rows = go.pad(torch.tensor(ids, device=self.device))
         x = self.weights.embed[rows]  # [T, h]
         for layer in self.layers:
             x = layer.forward(x, go)
-        start = max(0, go.count - RING)
         # In the family for few rows all of the group is normed: its shape is fixed.
-        hidden = ops.rms_norm(x[start:], self.final_scale, self.config.rms_eps)
-        store_in_ring(self.buffers.hidden, go.position + start, hidden[: go.count - start])
+        hidden = ops.rms_norm(x, self.final_scale, self.config.rms_eps)[: go.count]
+        store_in_ring(self.buffers.hidden, go.position, hidden)
+        return hidden
 
 
-def _layers(config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> Iterator[Layer]:
+def layer_of(config: ModelConfig, weights: LayerWeights, mixer: Mixer) -> Layer:
+    """With what is derived from the weights once."""
+    scales = 1 + weights.input_norm.float(), 1 + weights.post_norm.float()
+    return Layer(mixer, weights.mlp, *scales, config.rms_eps)
+
+
+def _layers(
+    config: ModelConfig, weights: ModelWeights, buffers: Buffers, tables: tuple[Tensor, Tensor]
+) -> Iterator[Layer]:
     """Each layer with its part of the buffers."""
-    rows, linear, full = buffers.kv.shape[3], iter(buffers.linear), iter(buffers.kv)
-    device = weights.embed.device
-    # One group of dead rows may stand beyond the last position.
-    tables = ops.rotary_tables(rows + GROUP, config.rotary_dim, config.rope_theta, device)
+    linear, full = iter(buffers.linear), iter(buffers.kv)
     for layer in weights.layers:
-        yield Layer(
-            _mixer(config, layer, linear, full, tables),
-            layer.mlp,
-            1 + layer.input_norm.float(),
-            1 + layer.post_norm.float(),
-            config.rms_eps,
-        )
+        yield layer_of(config, layer, _mixer(config, layer, linear, full, tables))
 
 
 def _mixer(

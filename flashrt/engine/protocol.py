@@ -48,6 +48,10 @@ class EngineInfo:
     rollback_max: int = ROLLBACK_MAX
     unused: tuple[str, ...] = ()
     """Parts of the checkpoint that this engine does not use, in words, to be named at start."""
+    draft_tokens_max: int = 0
+    """The MTP layer drafts at most so many ids a step; 0: nothing is ever drafted."""
+    drafters: tuple[str, ...] = ()
+    """Of "mtp" and "lookup", what there is to draft with."""
 
 
 @attrs.frozen
@@ -71,14 +75,20 @@ class SamplingParams:
     seed: int = 0
     output_start: int = 0
     stop_ids: frozenset[int] = frozenset()
+    draft_tokens: int | None = None
+    """Ids drafted a step; never changes the text. None: as acceptance tells; 0: none."""
 
 
 @attrs.frozen
 class DecodeChunk:
-    """The journal ids of one accept boundary: 1 .. drafted + 1 of them."""
+    """The journal ids of one accept boundary: 1 .. drafted + 1 of them.
+
+    All but the last were drafted, by `drafter`; the last one is the model's own.
+    """
 
     tokens: tuple[int, ...]
     drafted: int = 0
+    drafter: str = ""
 
 
 @attrs.frozen(eq=False)

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK
+from flashrt.engine.ffn import matrices
 from flashrt.engine.linear import GROUP, head_linear, rows_linear
 from flashrt.engine.live import LiveState
-from flashrt.engine.weights import FullAttentionWeights, ModelWeights
+from flashrt.engine.weights import FullAttentionWeights, LayerWeights, ModelWeights
 from flashrt.errors import CannotServe
 
 TOGETHER = 6
@@ -24,10 +25,10 @@ Product = Callable[[Tensor, Tensor], Tensor]
 @torch.inference_mode()
 def check_rows(live: LiveState) -> None:
     """Raise CannotServe, naming the product or buffer whose bits differ. Leaves `live` empty."""
-    seen: set[tuple[int, ...]] = set()
+    seen: set[tuple[object, ...]] = set()
     for name, product, weight in _products(live.model.weights):
-        if (shape := tuple(weight.shape)) not in seen:
-            seen.add(shape)
+        if (form := (weight.dtype, *weight.shape)) not in seen:
+            seen.add(form)
             check_product(name, product, weight)
     live.reset()
     _check_steps(live)
@@ -37,15 +38,23 @@ def check_rows(live: LiveState) -> None:
 def _products(weights: ModelWeights) -> Iterator[tuple[str, Product, Tensor]]:
     yield "lm_head", head_linear, weights.lm_head
     for i, layer in enumerate(weights.layers):
-        mixer = layer.mixer
-        if isinstance(mixer, FullAttentionWeights):
-            yield f"layers.{i} q, k, v projection", rows_linear, mixer.qkv_proj
-            yield f"layers.{i} o projection", rows_linear, mixer.o_proj
-        else:
-            yield f"layers.{i} linear attention in projection", rows_linear, mixer.in_proj
-            yield f"layers.{i} linear attention out projection", rows_linear, mixer.out_proj
-        yield f"layers.{i} gate and up projection", rows_linear, layer.mlp.gate_up
-        yield f"layers.{i} down projection", rows_linear, layer.mlp.down
+        for part, weight in _layer_matrices(layer):
+            yield f"layers.{i} {part}", rows_linear, weight
+    if weights.mtp:
+        yield "mtp fc", rows_linear, weights.mtp.fc
+        for part, weight in _layer_matrices(weights.mtp.layer):
+            yield f"mtp {part}", rows_linear, weight
+
+
+def _layer_matrices(layer: LayerWeights) -> Iterator[tuple[str, Tensor]]:
+    mixer = layer.mixer
+    if isinstance(mixer, FullAttentionWeights):
+        yield "q, k, v projection", mixer.qkv_proj
+        yield "o projection", mixer.o_proj
+    else:
+        yield "linear attention in projection", mixer.in_proj
+        yield "linear attention out projection", mixer.out_proj
+    yield from matrices(layer.mlp)
 
 
 def check_product(name: str, product: Product, weight: Tensor) -> None:

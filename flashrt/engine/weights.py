@@ -1,8 +1,8 @@
 """The weights of one model, as the forward pass reads them.
 
 All tensors lie on the engine's device. Matrices, embeddings, norms and convolutions have the
-engine's dtype; `A_log` and `dt_bias` are float32 whatever the checkpoint stores. Matrices are
-[out, in]. Every norm but the linear layer's gated one is stored as an offset from 1.
+engine's dtype; `A_log`, `dt_bias` and routers are float32 whatever the checkpoint stores. Matrices
+are [out, in]. Every norm but the linear layer's gated one is stored as an offset from 1.
 """
 
 import attrs
@@ -53,17 +53,17 @@ class MlpWeights:
 
 @attrs.frozen(eq=False)
 class MoeWeights:
-    """The gated sum of a few of E experts, and one that every row goes through."""
+    """A shared expert, through a gate, and the weighted sum of a few of E routed experts."""
 
     router: Tensor
-    """[E, h]."""
+    """[E + 1, h] float32: a row per expert, then the gate of the shared one."""
     gate_up: Tensor
     """[E, 2*I, h]: gate rows first."""
     down: Tensor
     """[E, h, I]."""
     shared: MlpWeights
-    shared_gate: Tensor
-    """[1, h]."""
+    experts_per_row: int
+    """How many of the routed experts serve a row."""
 
 
 FfnWeights = MlpWeights | MoeWeights

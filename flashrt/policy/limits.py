@@ -15,6 +15,7 @@ class Limits:
     max_seq: int = attrs.field(validator=attrs.validators.ge(2))
     max_output_tokens: int = attrs.field(validator=attrs.validators.ge(1))
     max_queue_depth: int = attrs.field(validator=attrs.validators.ge(1))
+    draft_tokens_max: int = attrs.field(default=0, validator=attrs.validators.ge(0))
 
     @property
     def max_prompt_tokens(self) -> int:
@@ -39,3 +40,9 @@ class Limits:
         """How long the answer may get: the wish, clipped to the window and the limit."""
         room = min(self.max_output_tokens, self.max_seq - prompt_tokens)
         return room if wish is None else min(wish, room)
+
+    def draft_tokens(self, wish: int | None) -> int | None:
+        """Ids to draft a step: the wish, clipped to the limit; None: as acceptance tells."""
+        if wish is None and self.draft_tokens_max > 0:
+            return None
+        return min(wish or 0, self.draft_tokens_max)

@@ -88,11 +88,17 @@ class Prefilled:
 
 @attrs.frozen
 class Answered:
-    """One accepted burst, cut at the ending if there is one."""
+    """One accepted burst, cut at the ending if there is one.
+
+    `drafted` ids were proposed for it; the first `accepted` of `tokens` are ids of the draft. No
+    tokens: not a burst, only text that was held back.
+    """
 
     deltas: tuple[Delta, ...]
-    tokens: tuple[int, ...]
-    drafted: int
+    tokens: tuple[int, ...] = ()
+    drafted: int = 0
+    accepted: int = 0
+    drafter: str = ""
 
 
 @attrs.frozen
@@ -206,7 +212,7 @@ class TurnLoop:
             if fed.ending is not None:
                 clean = yield from self._cut(turn, params.output_start, chunk, fed)
                 return fed.ending, clean
-            self._answered(fed, chunk.tokens, chunk.drafted)
+            self._answered(fed, chunk, len(chunk.tokens))
             self._commit(turn, lookahead=1)
             step = Advance()
 
@@ -216,7 +222,7 @@ class TurnLoop:
         """Bring the journal to what the ending lets stand; False if that is out of reach."""
         assert fed.ending is not None
         surplus = len(self._ids) - output_start - fed.ending.sampled_tokens
-        self._answered(fed, chunk.tokens[: len(chunk.tokens) - surplus], chunk.drafted)
+        self._answered(fed, chunk, len(chunk.tokens) - surplus)
         dropped = len(self._ids) - output_start - fed.ending.kept_tokens
         if dropped > ROLLBACK_MAX:
             return False
@@ -229,13 +235,16 @@ class TurnLoop:
     def _window_end(self, turn: Turn) -> Ending:
         fed = turn.answer.window_end()
         assert fed.ending is not None, "an answer that has no more room has not ended"
-        self._answered(fed, (), 0)
+        self._events.append(Answered(fed.deltas))
         return fed.ending
 
     # -- bookkeeping ----------------------------------------
 
-    def _answered(self, fed: Fed, tokens: tuple[int, ...], drafted: int) -> None:
-        self._events.append(Answered(fed.deltas, tokens, drafted))
+    def _answered(self, fed: Fed, chunk: DecodeChunk, stands: int) -> None:
+        """The first `stands` ids of a burst are part of the answer; its last id was no draft."""
+        accepted = min(stands, len(chunk.tokens) - 1)
+        tokens = chunk.tokens[:stands]
+        self._events.append(Answered(fed.deltas, tokens, chunk.drafted, accepted, chunk.drafter))
 
     def _commit(self, turn: Turn, *, lookahead: int) -> None:
         self.policy.on_commit(turn.namespace, self._ids, lookahead=lookahead)

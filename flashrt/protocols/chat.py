@@ -10,6 +10,7 @@ from flashrt.errors import BadRequest
 from flashrt.protocols.fields import (
     Call,
     CommonFields,
+    draft_tokens,
     only,
     read_json,
     stop_strings,
@@ -68,6 +69,7 @@ def read_chat(body: bytes) -> Call:
         sampling=fields.sampling(),
         max_tokens=_max_tokens(fields),
         stop=stop_strings(fields.stop),
+        draft_tokens=draft_tokens(fields.flashrt_draft_tokens),
         return_token_ids=bool(fields.flashrt_return_token_ids),
         hints=fields.hints(),
     )

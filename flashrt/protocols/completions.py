@@ -11,6 +11,7 @@ from flashrt.protocols.answer import Block, Head, Record, Usage, flashrt_block, 
 from flashrt.protocols.fields import (
     Call,
     CommonFields,
+    draft_tokens,
     only,
     read_json,
     stop_strings,
@@ -48,6 +49,7 @@ def read_completion(body: bytes) -> Call:
         sampling=fields.sampling(),
         max_tokens=token_limit("max_tokens", fields.max_tokens),
         stop=stop_strings(fields.stop),
+        draft_tokens=draft_tokens(fields.flashrt_draft_tokens),
         return_token_ids=bool(fields.flashrt_return_token_ids),
         hints=fields.hints(),
     )

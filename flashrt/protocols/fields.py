@@ -11,6 +11,7 @@ from flashrt.chat.request import AgentRequest, CacheHints, SamplingWish
 from flashrt.errors import BadRequest
 
 STOP_STRINGS_MAX = 16
+DRAFT_TOKENS_MAX = 63
 INT64 = 2**63
 
 T = TypeVar("T")
@@ -55,6 +56,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
     flashrt_return_token_ids: bool | None = None
+    flashrt_draft_tokens: int | None = None
 
     def sampling(self) -> SamplingWish:
         """The checked sampling fields; raises BadRequest."""
@@ -120,6 +122,17 @@ def token_limit(name: str, value: int | None) -> int | None:
         return value
     raise BadRequest(
         f"`{name}` is {value}; it must be at least 1. Leave it out for no limit.", param=name
+    )
+
+
+def draft_tokens(value: int | None) -> int | None:
+    """`value` if it is None or a number of rows that can be verified together."""
+    if value is None or 0 <= value <= DRAFT_TOKENS_MAX:
+        return value
+    raise BadRequest(
+        f"`flashrt_draft_tokens` is {value}; it must be from 0 (no drafts) to {DRAFT_TOKENS_MAX}. "
+        "Leave it out to let the server choose.",
+        param="flashrt_draft_tokens",
     )
 
 

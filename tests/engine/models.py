@@ -3,16 +3,24 @@
 import attrs
 import torch
 from torch import Tensor
-from transformers import Qwen3_5ForCausalLM, Qwen3_5TextConfig
+from transformers import (
+    PreTrainedModel,
+    Qwen3_5ForCausalLM,
+    Qwen3_5MoeForCausalLM,
+    Qwen3_5MoeTextConfig,
+    Qwen3_5TextConfig,
+)
 
-from flashrt.engine.config import LINEAR, ModelConfig, parse_config
+from flashrt.engine.config import LINEAR, ModelConfig, MoeConfig, parse_config
 from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.weights import (
+    FfnWeights,
     FullAttentionWeights,
     LayerWeights,
     LinearAttentionWeights,
     MlpWeights,
     ModelWeights,
+    MoeWeights,
 )
 
 
@@ -30,18 +38,30 @@ class Shape:
     interval: int = 4
     tied: bool = False
     vocab: int = 61
+    experts: int = 0
+    """0 makes a dense model."""
+    experts_per_row: int = 2
 
 
 PLAIN = Shape()
+MIXTURE = Shape(experts=8, experts_per_row=3)
 
 
-def reference(shape: Shape = PLAIN, *, seed: int = 0) -> Qwen3_5ForCausalLM:
+def reference(shape: Shape = PLAIN, *, seed: int = 0) -> PreTrainedModel:
     """A random reference model with long memory: as initialised, a state error would fade away."""
     torch.manual_seed(seed)
-    config = Qwen3_5TextConfig(
+    ffn = {"intermediate_size": 96}
+    if shape.experts:
+        ffn = {
+            "num_experts": shape.experts,
+            "num_experts_per_tok": shape.experts_per_row,
+            "moe_intermediate_size": 24,
+            "shared_expert_intermediate_size": 40,
+        }
+    config = (Qwen3_5MoeTextConfig if shape.experts else Qwen3_5TextConfig)(
+        **ffn,
         vocab_size=shape.vocab,
         hidden_size=64,
-        intermediate_size=96,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,
@@ -56,7 +76,9 @@ def reference(shape: Shape = PLAIN, *, seed: int = 0) -> Qwen3_5ForCausalLM:
         initializer_range=0.1,
         attn_implementation="eager",
     )
-    model = Qwen3_5ForCausalLM(config).eval()
+    model = (Qwen3_5MoeForCausalLM if shape.experts else Qwen3_5ForCausalLM)(config).eval()
+    if shape.experts:  # the plain loop over experts
+        model.set_experts_implementation("eager")
     with torch.no_grad():
         for name, tensor in model.named_parameters():
             if name.endswith("dt_bias"):
@@ -68,21 +90,21 @@ def reference(shape: Shape = PLAIN, *, seed: int = 0) -> Qwen3_5ForCausalLM:
     return model
 
 
-def config_of(model: Qwen3_5ForCausalLM) -> ModelConfig:
+def config_of(model: PreTrainedModel) -> ModelConfig:
     """As it would be read from the checkpoint's file."""
-    return parse_config(
-        {"architectures": ["Qwen3_5ForCausalLM"], **model.config.to_dict()}, "config.json"
-    )
+    names = {"architectures": [type(model).__name__]}
+    return parse_config({**names, **model.config.to_dict()}, "config.json")
 
 
 def weights_of(
-    model: Qwen3_5ForCausalLM, dtype: torch.dtype = torch.float32, device: str = "cpu"
+    model: PreTrainedModel, dtype: torch.dtype = torch.float32, device: str = "cpu"
 ) -> ModelWeights:
     """Our fused tensors, made by hand."""
+    config = config_of(model)
     tensors = {name: tensor.detach().to(device) for name, tensor in model.state_dict().items()}
     layers = tuple(
-        _layer(tensors, f"model.layers.{i}.", kind == LINEAR, dtype)
-        for i, kind in enumerate(config_of(model).layer_types)
+        _layer(tensors, f"model.layers.{i}.", kind == LINEAR, dtype, config.moe)
+        for i, kind in enumerate(config.layer_types)
     )
     embed = tensors["model.embed_tokens.weight"].to(dtype)
     tied = model.config.tie_word_embeddings
@@ -96,7 +118,11 @@ def weights_of(
 
 
 def _layer(
-    tensors: dict[str, Tensor], prefix: str, linear: bool, dtype: torch.dtype
+    tensors: dict[str, Tensor],
+    prefix: str,
+    linear: bool,
+    dtype: torch.dtype,
+    moe: MoeConfig | None,
 ) -> LayerWeights:
     def get(*names: str) -> Tensor:
         return torch.cat([tensors[f"{prefix}{name}.weight"] for name in names]).to(dtype)
@@ -119,7 +145,18 @@ def _layer(
             k_norm=get("self_attn.k_norm"),
             o_proj=get("self_attn.o_proj"),
         )
-    mlp = MlpWeights(get("mlp.gate_proj", "mlp.up_proj"), get("mlp.down_proj"))
+    mlp: FfnWeights
+    if moe:
+        at = "mlp.shared_expert"
+        mlp = MoeWeights(
+            router=get("mlp.gate", f"{at}_gate").float(),
+            gate_up=tensors[f"{prefix}mlp.experts.gate_up_proj"].to(dtype),
+            down=tensors[f"{prefix}mlp.experts.down_proj"].to(dtype),
+            shared=MlpWeights(get(f"{at}.gate_proj", f"{at}.up_proj"), get(f"{at}.down_proj")),
+            experts_per_row=moe.experts_per_row,
+        )
+    else:
+        mlp = MlpWeights(get("mlp.gate_proj", "mlp.up_proj"), get("mlp.down_proj"))
     return LayerWeights(get("input_layernorm"), get("post_attention_layernorm"), mixer, mlp)
 
 

@@ -1,142 +1,40 @@
 """Checkpoints written by transformers load into the fused layout, or are refused by tensor."""
 
 import json
-from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
-from transformers import Qwen3_5ForCausalLM, Qwen3_5ForConditionalGeneration
-from transformers.models.qwen3_5.configuration_qwen3_5 import Qwen3_5Config, Qwen3_5TextConfig
 
 from flashrt.engine import checkpoint
-from flashrt.engine.checkpoint import LoadedCheckpoint, load_checkpoint
-from flashrt.engine.config import LINEAR
-from flashrt.engine.weights import FullAttentionWeights, LinearAttentionWeights
 from flashrt.errors import CannotServe
-
-Tensors = dict[str, Tensor]
-WEIGHTS = "model.safetensors"
-
-
-def text_config(**changes: Any) -> Qwen3_5TextConfig:
-    """A very small model: 3 linear layers and a full one."""
-    shape = {
-        "vocab_size": 96,
-        "hidden_size": 32,
-        "intermediate_size": 48,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
-        "head_dim": 16,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "linear_key_head_dim": 8,
-        "linear_value_head_dim": 12,
-        "rope_parameters": {
-            "rope_type": "default",
-            "rope_theta": 1e6,
-            "partial_rotary_factor": 0.25,
-        },
-    }
-    return Qwen3_5TextConfig(**{**shape, **changes})
+from tests.engine.checkpoints import (
+    NO_MTP,
+    WEIGHTS,
+    Tensors,
+    assert_holds,
+    assert_mtp_holds,
+    edit,
+    edit_config,
+    fused,
+    load,
+    mtp_like,
+    refusal,
+    saved,
+    saved_multimodal,
+)
 
 
-def saved(folder: Path, *, shards: str = "1GB", **changes: Any) -> Tensors:
-    """A text-only checkpoint with noise in every tensor; returns the noise by name."""
-    model = Qwen3_5ForCausalLM(text_config(**changes))
-    fill(model)
-    model.save_pretrained(folder, max_shard_size=shards)
-    return model.state_dict()
+def drop(name: str) -> Any:
+    """A change that takes a tensor out."""
+    return lambda tensors: tensors.pop(name)
 
 
-def saved_multimodal(folder: Path, tied: bool = False) -> Tensors:
-    """The released form: a vision tower beside the language model."""
-    vision = {
-        "depth": 1,
-        "hidden_size": 16,
-        "intermediate_size": 16,
-        "num_heads": 2,
-        "out_hidden_size": 32,
-        "num_position_embeddings": 16,
-    }
-    text = text_config(tie_word_embeddings=tied).to_dict()
-    config = Qwen3_5Config(text_config=text, vision_config=vision, tie_word_embeddings=tied)
-    model = Qwen3_5ForConditionalGeneration(config)
-    fill(model)
-    model.save_pretrained(folder)
-    return model.state_dict()
-
-
-def fill(model: torch.nn.Module) -> None:
-    """Noise everywhere, so no two tensors are alike."""
-    generator = torch.Generator().manual_seed(0)
-    for parameter in model.parameters():
-        parameter.data.normal_(generator=generator)
-
-
-def load(folder: Path, dtype: torch.dtype = torch.float32) -> LoadedCheckpoint:
-    """On the CPU, without a bar."""
-    return load_checkpoint(folder, device="cpu", dtype=dtype, progress=False)
-
-
-def edit(folder: Path, change: Any) -> None:
-    """Rewrite the single weights file after `change` was applied to its tensors."""
-    tensors = load_file(folder / WEIGHTS)
-    change(tensors)
-    save_file({name: tensor.contiguous() for name, tensor in tensors.items()}, folder / WEIGHTS)
-
-
-def edit_config(folder: Path, **changes: Any) -> None:
-    """Change keys of config.json."""
-    file = folder / "config.json"
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
-
-
-def refusal(folder: Path) -> str:
-    """Why the checkpoint is refused."""
-    with pytest.raises(CannotServe) as refused:
-        load(folder)
-    return str(refused.value)
-
-
-def assert_holds(loaded: LoadedCheckpoint, stored: Tensors, at: str = "model.") -> None:
-    """Every stored tensor lies in its place, bit for bit."""
-    weights = loaded.weights
-
-    def same(ours: Tensor, *names: str) -> None:
-        theirs = torch.cat([stored[at + name] for name in names])
-        torch.testing.assert_close(ours, theirs.to(ours.dtype), rtol=0, atol=0)
-
-    same(weights.embed, "embed_tokens.weight")
-    same(weights.final_norm, "norm.weight")
-    for i, layer in enumerate(weights.layers):
-        here = f"layers.{i}."
-        same(layer.input_norm, here + "input_layernorm.weight")
-        same(layer.post_norm, here + "post_attention_layernorm.weight")
-        same(layer.mlp.gate_up, here + "mlp.gate_proj.weight", here + "mlp.up_proj.weight")
-        same(layer.mlp.down, here + "mlp.down_proj.weight")
-        if loaded.config.layer_types[i] == LINEAR:
-            mixer, here = layer.mixer, here + "linear_attn."
-            assert isinstance(mixer, LinearAttentionWeights)
-            same(
-                mixer.in_proj, *(f"{here}in_proj_{part}.weight" for part in ("qkv", "z", "b", "a"))
-            )
-            same(mixer.conv[:, None], here + "conv1d.weight")
-            same(mixer.norm, here + "norm.weight")
-            same(mixer.out_proj, here + "out_proj.weight")
-            for ours, name in ((mixer.A_log, "A_log"), (mixer.dt_bias, "dt_bias")):
-                assert ours.dtype == torch.float32
-                same(ours, here + name)
-        else:
-            full, here = layer.mixer, here + "self_attn."
-            assert isinstance(full, FullAttentionWeights)
-            same(full.qkv_proj, *(f"{here}{part}_proj.weight" for part in "qkv"))
-            same(full.o_proj, here + "o_proj.weight")
-            same(full.q_norm, here + "q_norm.weight")
-            same(full.k_norm, here + "k_norm.weight")
+def put(name: str, tensor: Tensor) -> Any:
+    """A change that stores a tensor under a name."""
+    return lambda tensors: tensors.update({name: tensor})
 
 
 def test_every_tensor_lands_in_its_rows(tmp_path):
@@ -145,7 +43,7 @@ def test_every_tensor_lands_in_its_rows(tmp_path):
     loaded = load(tmp_path)
     assert_holds(loaded, stored)
     torch.testing.assert_close(loaded.weights.lm_head, stored["lm_head.weight"], rtol=0, atol=0)
-    assert loaded.unused == ()
+    assert loaded.unused == (NO_MTP,)
     assert loaded.model_name == tmp_path.name
 
 
@@ -178,16 +76,88 @@ def test_a_multimodal_checkpoint_is_read_without_its_vision_tower(tmp_path, tied
     loaded = load(tmp_path)
     assert_holds(loaded, stored, "model.language_model.")
     seen = sum(name.startswith("model.visual.") for name in stored)
-    assert loaded.unused == (f"vision tower ({seen} tensors): images are not read",)
+    assert loaded.unused == (NO_MTP, f"vision tower ({seen} tensors): images are not read")
 
 
-def test_mtp_tensors_are_named_as_unused(tmp_path):
-    """Whatever they are: the speculation that reads them checks them."""
-    stored = saved(tmp_path)
-    edit(tmp_path, lambda t: t.update({f"mtp.part{i}.weight": torch.zeros(3) for i in range(15)}))
+@pytest.mark.parametrize("moe", [False, True], ids=["dense", "mixture"])
+def test_the_mtp_layer_is_loaded(tmp_path, moe):
+    """Its tensors lie in their places and count in the checksum, whatever config.json says."""
+    stored = saved(tmp_path, moe=moe)
+    before = load(tmp_path)
+    assert before.weights.mtp is None
+    mtp = mtp_like(load_file(tmp_path / WEIGHTS))
+    edit(tmp_path, lambda t: t.update(mtp))
+    for announced in (1, 0):
+        edit_config(tmp_path, mtp_num_hidden_layers=announced)
+        loaded = load(tmp_path)
+        assert_holds(loaded, stored)
+        assert_mtp_holds(loaded, mtp)
+        assert loaded.unused == ()
+        assert loaded.weights.checksum != before.weights.checksum
+
+
+@pytest.mark.parametrize("indexed", [True, False], ids=["in the index", "beside the index"])
+def test_an_mtp_layer_in_a_file_of_its_own_is_found(tmp_path, indexed):
+    """With an index that names it, or with one that was written before."""
+    one, many = tmp_path / "one", tmp_path / "many"
+    saved(one)
+    mtp = mtp_like(load_file(one / WEIGHTS))
+    edit(one, lambda t: t.update(mtp))
+    saved(many, shards="30KB")
+    save_file(mtp, many / "model-mtp.safetensors")
+    if indexed:
+        file = many / "model.safetensors.index.json"
+        index = json.loads(file.read_text())
+        index["weight_map"].update(dict.fromkeys(mtp, "model-mtp.safetensors"))
+        file.write_text(json.dumps(index))
+    loaded = load(many)
+    assert_mtp_holds(loaded, mtp)
+    assert loaded.weights.checksum == load(one).weights.checksum
+
+
+def test_a_checkpoint_that_announces_an_mtp_layer_may_lack_it(tmp_path):
+    """Conversions drop its tensors: plain decode, in one line."""
+    stored = saved(tmp_path, mtp_num_hidden_layers=1)
     loaded = load(tmp_path)
     assert_holds(loaded, stored)
-    assert loaded.unused == ("MTP layer (15 tensors): drafts are not used",)
+    assert (loaded.weights.mtp, loaded.unused) == (None, (NO_MTP,))
+
+
+def test_an_mtp_layer_with_a_tensor_missing_is_refused(tmp_path):
+    """Any one of its 15, by name: it would draft rubbish."""
+    saved(tmp_path)
+    plain = load_file(tmp_path / WEIGHTS)
+    mtp = mtp_like(plain)
+    assert len(mtp) == 15
+    for name in mtp:
+        save_file({**plain, **mtp}, tmp_path / WEIGHTS)
+        edit(tmp_path, drop(name))
+        message = refusal(tmp_path)
+        assert f"tensor {name} [" in message
+        assert "is missing from the checkpoint; an MTP layer is complete" in message
+
+
+def test_a_multimodal_checkpoint_names_its_mtp_tensors_without_prefix(tmp_path):
+    """They lie beside the language model, not in it."""
+    saved_multimodal(tmp_path)
+    edit(tmp_path, lambda t: t.update(mtp_like(t)))
+    assert load(tmp_path).weights.mtp is not None
+    edit(tmp_path, drop("mtp.fc.weight"))
+    assert "tensor mtp.fc.weight [32, 64] is missing" in refusal(tmp_path)
+
+
+@pytest.mark.parametrize("prefix", ["model.", "model.language_model."])
+def test_fused_and_single_experts_are_the_same_weights(tmp_path, prefix):
+    """Gate rows first, expert by expert; also where only the MTP layer stores them one by one."""
+    write = saved if prefix == "model." else saved_multimodal
+    stored = write(tmp_path, moe=True)
+    single = load_file(tmp_path / WEIGHTS)
+    mtp = mtp_like(single)
+    for body, drafting in ((single, mtp), (fused(single), fused(mtp)), (fused(single), mtp)):
+        save_file({**body, **drafting}, tmp_path / WEIGHTS)
+        loaded = load(tmp_path)
+        assert_holds(loaded, stored, prefix)
+        assert_mtp_holds(loaded, mtp)
 
 
 def test_how_tensors_are_spread_over_files_changes_nothing(tmp_path):
@@ -235,17 +205,8 @@ def test_stored_dtypes_become_the_engine_dtype(tmp_path, stored_as):
     assert_holds(load(tmp_path, stored_as), stored)
 
 
-def drop(name: str) -> Any:
-    """A change that takes a tensor out."""
-    return lambda tensors: tensors.pop(name)
-
-
-def put(name: str, tensor: Tensor) -> Any:
-    """A change that stores a tensor under a name."""
-    return lambda tensors: tensors.update({name: tensor})
-
-
 A_MATRIX = "model.layers.1.mlp.down_proj.weight"
+AN_EXPERT = "model.layers.1.mlp.experts.2.gate_proj.weight"
 
 BROKEN = {
     "missing": (drop(A_MATRIX), [A_MATRIX, "[32, 48]", "missing"]),
@@ -274,10 +235,67 @@ BROKEN = {
 }
 
 
+BROKEN_MTP = {
+    "misshapen": (put("mtp.fc.weight", torch.zeros(64, 32)), ["mtp.fc.weight", "[32, 64]"]),
+    "a second layer": (
+        put("mtp.layers.1.input_layernorm.weight", torch.zeros(32)),
+        ["mtp.layers.1.input_layernorm.weight", "no place"],
+    ),
+    "embeddings of its own": (
+        put("mtp.embed_tokens.weight", torch.zeros(96, 32)),
+        ["mtp.embed_tokens.weight", "no place"],
+    ),
+    "nan": (put("mtp.norm.weight", torch.full((32,), torch.nan)), ["mtp.norm.weight", "finite"]),
+    "float8": (
+        put("mtp.fc.weight", torch.zeros(32, 64).to(torch.float8_e4m3fn)),
+        ["mtp.fc.weight", "F8_E4M3"],
+    ),
+    "scales": (put("mtp.fc.weight_scale_inv", torch.ones(1, 1)), ["mtp.fc", "quantized"]),
+}
+BROKEN_EXPERTS = {
+    "one missing": (drop(AN_EXPERT), [AN_EXPERT, "[24, 32]", "missing"]),
+    "one misshapen": (put(AN_EXPERT, torch.zeros(32, 24)), [AN_EXPERT, "[32, 24]", "[24, 32]"]),
+    "one too many": (
+        put("model.layers.1.mlp.experts.3.up_proj.weight", torch.zeros(24, 32)),
+        ["model.layers.1.mlp.experts.3.up_proj.weight", "no place"],
+    ),
+    "in both forms": (
+        put("model.layers.1.mlp.experts.down_proj", torch.zeros(3, 32, 24)),
+        ["model.layers.1.mlp.experts.down_proj", "no place"],
+    ),
+    "no router": (drop("model.layers.0.mlp.gate.weight"), ["layers.0.mlp.gate.weight", "[3, 32]"]),
+    "no gate": (
+        drop("model.layers.2.mlp.shared_expert_gate.weight"),
+        ["layers.2.mlp.shared_expert_gate.weight", "[1, 32]"],
+    ),
+}
+
+
 @pytest.mark.parametrize(("change", "words"), BROKEN.values(), ids=BROKEN.keys())
 def test_a_tensor_that_does_not_fit_is_refused_by_name(tmp_path, change, words):
     """The sentence holds the tensor's name and, for shapes, both of them."""
     saved(tmp_path)
+    edit(tmp_path, change)
+    message = refusal(tmp_path)
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(("change", "words"), BROKEN_MTP.values(), ids=BROKEN_MTP.keys())
+def test_an_mtp_layer_that_does_not_fit_is_refused_by_name(tmp_path, change, words):
+    """A drafter is loaded as it should be or not at all."""
+    saved(tmp_path)
+    edit(tmp_path, lambda t: t.update(mtp_like(t)))
+    edit(tmp_path, change)
+    message = refusal(tmp_path)
+    for word in words:
+        assert word in message
+
+
+@pytest.mark.parametrize(("change", "words"), BROKEN_EXPERTS.values(), ids=BROKEN_EXPERTS.keys())
+def test_experts_that_do_not_fit_are_refused_by_name(tmp_path, change, words):
+    """Down to the single expert."""
+    saved(tmp_path, moe=True)
     edit(tmp_path, change)
     message = refusal(tmp_path)
     for word in words:

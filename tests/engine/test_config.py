@@ -6,7 +6,7 @@ from typing import Any
 import attrs
 import pytest
 
-from flashrt.engine.config import FULL, LINEAR, parse_config, read_config
+from flashrt.engine.config import FULL, LINEAR, MoeConfig, parse_config, read_config
 from flashrt.errors import CannotServe
 
 
@@ -34,6 +34,20 @@ def plain(**changes: Any) -> dict[str, Any]:
         **changes,
     }
     return {key: value for key, value in config.items() if value is not None}
+
+
+def mixture(**changes: Any) -> dict[str, Any]:
+    """A text-only config of a mixture of experts."""
+    experts = {
+        "model_type": "qwen3_5_moe_text",
+        "architectures": ["Qwen3_5MoeForCausalLM"],
+        "intermediate_size": None,
+        "num_experts": 8,
+        "num_experts_per_tok": 3,
+        "moe_intermediate_size": 40,
+        "shared_expert_intermediate_size": 48,
+    }
+    return plain(**{**experts, **changes})
 
 
 def wrapped(text: dict[str, Any], **changes: Any) -> dict[str, Any]:
@@ -69,8 +83,42 @@ def test_every_number_arrives():
         "tied_embeddings": False,
         "max_positions": 4096,
         "mtp_layers": 1,
+        "moe": None,
     }
     assert (config.value_width, config.conv_width) == (144, 208)
+
+
+def test_a_mixture_is_read_in_both_forms():
+    """Its experts, alone and inside a wrapper; everything else is as in a dense model."""
+    config = parse_config(mixture(norm_topk_prob=True, mlp_only_layers=[], decoder_sparse_step=1))
+    assert config.moe == MoeConfig(
+        experts=8, experts_per_row=3, intermediate_size=40, shared_intermediate_size=48
+    )
+    assert attrs.evolve(config, moe=None, intermediate_size=96) == parse_config(plain())
+    names = {"model_type": "qwen3_5_moe", "architectures": ["Qwen3_5MoeForConditionalGeneration"]}
+    assert parse_config(wrapped(mixture(), **names)) == config
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"num_experts": None}, ["num_experts", "missing"]),
+        ({"num_experts": 0}, ["num_experts = 0", "at least 1"]),
+        ({"num_experts_per_tok": None}, ["num_experts_per_tok", "missing"]),
+        ({"num_experts_per_tok": 9}, ["num_experts_per_tok = 9", "num_experts = 8"]),
+        ({"moe_intermediate_size": 0.5}, ["moe_intermediate_size", "0.5"]),
+        ({"shared_expert_intermediate_size": 0}, ["shared_expert_intermediate_size", "0"]),
+        ({"norm_topk_prob": False}, ["norm_topk_prob", "False", "add up to 1"]),
+        ({"mlp_only_layers": [2]}, ["mlp_only_layers", "[2]", "some layers only"]),
+        ({"decoder_sparse_step": 2}, ["decoder_sparse_step", "2", "some layers only"]),
+    ],
+)
+def test_a_mixture_that_cannot_be_computed_is_refused(change, words):
+    """By key and value, like any other number."""
+    with pytest.raises(CannotServe) as refusal:
+        parse_config(mixture(**change), "some/config.json")
+    for word in ["some/config.json", *words]:
+        assert word in str(refusal.value)
 
 
 def test_a_multimodal_config_is_read_as_its_text_part():
@@ -103,11 +151,13 @@ def test_layer_kinds_come_from_the_list_or_the_interval():
     [
         ({"model_type": "qwen4_exp"}, ["model_type", "qwen4_exp", "another architecture"]),
         ({"model_type": "llama"}, ["model_type", "llama", "qwen3_5_text"]),
-        ({"model_type": "qwen3_5_moe_text"}, ["qwen3_5_moe_text", "mixture-of-experts"]),
+        ({"model_type": "qwen3_5_moe_text"}, ["num_experts", "missing"]),
+        ({"mtp_num_hidden_layers": 2}, ["mtp_num_hidden_layers", "2", "one MTP layer"]),
+        ({"mtp_use_dedicated_embeddings": True}, ["mtp_use_dedicated_embeddings", "True"]),
         ({"model_type": None}, ["model_type", "None"]),
         ({"architectures": ["Qwen3_5ForSequenceClassification"]}, ["architectures", "Sequence"]),
         ({"quantization_config": {"quant_method": "fp8"}}, ["quantization_config", "fp8"]),
-        ({"num_experts": 8}, ["num_experts", "8", "mixture-of-experts"]),
+        ({"num_experts": 8}, ["num_experts", "8", "model_type is 'qwen3_5_text'"]),
         ({"attention_bias": True}, ["attention_bias", "True"]),
         ({"hidden_act": "gelu"}, ["hidden_act", "gelu"]),
         ({"attn_output_gate": False}, ["attn_output_gate", "False"]),

@@ -50,6 +50,23 @@ def test_an_index_says_which_files_count(tmp_path):
     assert [tensor.file.name for tensor in read_headers(tmp_path)] == ["part-1.safetensors"]
 
 
+def test_mtp_tensors_beside_the_index_are_found(tmp_path):
+    """In a file named for them that was added later, and only them."""
+    put(tmp_path, "part-1.safetensors", x=torch.zeros(1))
+    put(tmp_path, "extra-mtp.safetensors", x=torch.ones(1), mtp__norm=torch.zeros(3))
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"x": "part-1.safetensors"}}))
+    found = [(tensor.name, tensor.file.name) for tensor in read_headers(tmp_path)]
+    assert found == [("x", "part-1.safetensors"), ("mtp.norm", "extra-mtp.safetensors")]
+
+
+def test_mtp_tensors_in_the_index_are_the_ones_that_count(tmp_path):
+    """A second set beside it is another export."""
+    put(tmp_path, "part-1.safetensors", mtp__norm=torch.zeros(3))
+    put(tmp_path, "mtp.safetensors", mtp__norm=torch.ones(3))
+    (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"mtp.norm": "part-1.safetensors"}}))
+    assert [tensor.file.name for tensor in read_headers(tmp_path)] == ["part-1.safetensors"]
+
+
 def test_an_index_that_cannot_be_followed_is_refused(tmp_path):
     """A file that is missing, or no index at all."""
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"x": "part-1.safetensors"}}))

@@ -1,16 +1,52 @@
 """The engine's device path: own Triton kernels over the same buffers as the torch references.
 
-Nothing here is imported where there is no CUDA device or no Triton; `usable` says whether it is.
-Every kernel keeps the promise of the row family: a row's bits depend neither on how many rows ride
-along nor on its index among them. So nothing that fixes the order of a sum (tile, split, padding)
-may depend on the number of rows.
+Nothing here is imported where there is no CUDA device or no Triton; `model_for` decides. Every
+kernel keeps the promise of the row family: a row's bits depend neither on how many rows ride along
+nor on its index among them. So nothing that fixes the order of a sum (tile, split, padding) may
+depend on the number of rows.
 """
 
+import hashlib
+import importlib.metadata
 import importlib.util
+from pathlib import Path
 
 import torch
+
+from flashrt.engine.buffers import Buffers
+from flashrt.engine.config import ModelConfig
+from flashrt.engine.model import Model
+from flashrt.engine.weights import ModelWeights
+
+
+def model_for(config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> Model:
+    """A model that runs by kernels where they run and know its shape, else by torch.
+
+    Writes to the buffers: clear them before use.
+    """
+    if not usable(weights.embed.device) or not knows(config):
+        return Model(config, weights, buffers)
+    from flashrt.engine.kernels.model import KernelModel
+
+    return KernelModel(config, weights, buffers)
 
 
 def usable(device: torch.device) -> bool:
     """Whether this machine can run the kernels on `device`."""
     return device.type == "cuda" and importlib.util.find_spec("triton") is not None
+
+
+def knows(config: ModelConfig) -> bool:
+    """Whether there are kernels for every part of this shape: dense, heads of 16, 32, 64, ..."""
+    sides = (config.head_dim, config.linear_key_dim, config.linear_value_dim)
+    return config.moe is None and all(side >= 16 and side & (side - 1) == 0 for side in sides)
+
+
+def fingerprint(device: torch.device) -> str:
+    """Of the code that decides a row's bits on `device`, beside the torch references."""
+    if not usable(device):
+        return "torch alone"
+    digest = hashlib.blake2b(digest_size=16)
+    for file in sorted(Path(__file__).parent.glob("*.py")):
+        digest.update(file.read_bytes())
+    return f"triton {importlib.metadata.version('triton')} {digest.hexdigest()}"

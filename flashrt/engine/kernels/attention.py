@@ -212,16 +212,16 @@ def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | Non
     _, kv_heads, length, _ = kv.shape
     splits = splits_for(min(keys, length))
     exact = q.dtype == torch.float32
-    floats = {"dtype": torch.float32, "device": q.device}
-    partial = torch.empty(count * heads, splits, d, **floats)
-    top, total = torch.empty(2, count * heads, splits, **floats)
+    floats = torch.empty(0, dtype=torch.float32, device=q.device)
+    partial = floats.new_empty(count * heads, splits, d)
+    top, total = floats.new_empty(2, count * heads, splits)
     packs = triton.cdiv(count * (heads // kv_heads), PACK)
     _one_split[(packs, splits, kv_heads)](
         q, kv, at, partial, top, total, count, length, splits,
         H=heads, HKV=kv_heads, D=d, KEYS=16 if exact else KEYS, PACK=PACK,
         STAGES=1 if exact else STAGES, EXACT=exact, num_warps=4,
     )  # fmt: skip
-    y = torch.empty_like(q) if rows is not None else torch.empty(q.shape, **floats)
+    y = torch.empty_like(q) if rows is not None else floats.new_empty(q.shape)
     columns = min(d, 64)
     _combine[(count, heads, d // columns)](
         partial, top, total, at, q if rows is None else rows,

@@ -22,8 +22,8 @@ from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, LinearState
 
-STEP = 8
-"""Rows that are computed together; a longer call goes on with the next ones."""
+STEP, LONG_STEP = 8, 16
+"""Rows that are computed together, in calls of up to STEP rows and in longer ones."""
 
 _CHUNK = tl.constexpr(CHUNK)
 _RING = tl.constexpr(RING)
@@ -269,7 +269,7 @@ def _delta_rows(
             tl.debug_barrier()  # the next step, or the fold, reads what was stored
 
 
-@triton.jit
+@triton.jit(do_not_specialize=["chunk"])
 def _fold_chunk(
     KEYS, VALUES, DECAYS, ANCHORS, OUT, chunk,
     HK: tl.constexpr, HV: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr,
@@ -323,7 +323,7 @@ def delta_rows(
     _delta_rows[(shape["HV"], shape["DV"] // shape["BV"])](
         rows, rows.stride(0), state.raw, state.keys, state.values, state.decays, state.anchors,
         torch.empty_like(state.anchors[0]), taps, dt_bias, rate, at, o, len(rows),
-        KERNEL=len(taps), STEP=STEP, **shape,
+        KERNEL=len(taps), STEP=STEP if len(rows) <= STEP else LONG_STEP, **shape,
     )  # fmt: skip
     return o
 

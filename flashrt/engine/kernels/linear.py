@@ -4,7 +4,8 @@ References: `flashrt.engine.linear.rows_linear`, `head_linear`, and `flashrt.eng
 
 The weights are the left operand of the matrix unit and the rows its narrow right one, always
 COLUMNS at a time, dead columns zero: one instruction whatever the number of rows. More rows are
-further groups of columns against the same weight tile.
+further groups of columns against the same weight tile. Rows of a `HalfNorm` are divided by their
+rms behind the sum.
 """
 
 import torch
@@ -12,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine.kernels.norm import HalfNorm
 from flashrt.engine.kernels.tiles import Tile, tile_for
 
 COLUMNS = 16
@@ -30,6 +32,17 @@ def _columns(X, m, k, rows, K, EVEN: tl.constexpr):
 
 
 @triton.jit
+def _divided(total, SQUARES, m, rows, K, eps, BLOCKS: tl.constexpr, PADDED: tl.constexpr):
+    """Sums [n, m] over the rms of row m, from the squares of its blocks; as they are without."""
+    if BLOCKS > 0:
+        b = tl.arange(0, PADDED)
+        live = (m[:, None] < rows) & (b[None, :] < BLOCKS)
+        squares = tl.load(SQUARES + m[:, None] * BLOCKS + b[None, :], mask=live, other=0.0)
+        total = total * tl.rsqrt(tl.sum(squares, 1) / K + eps)[None, :]
+    return total
+
+
+@triton.jit
 def _put(Y, total, n, m, part, rows, N):
     """Store [n, m] sums as rows of one part of Y [parts, rows, N]."""
     at = (part * rows + m[None, :]).to(tl.int64) * N + n[:, None]
@@ -45,9 +58,22 @@ def _put_gated(Y, total, pair, m, rows, N, TILE: tl.constexpr, COLUMNS: tl.const
     _put(Y, gate * tl.sigmoid(gate) * up, pair, m, 0, rows, N)
 
 
+@triton.jit
+def _finish(
+    Y, total, SQUARES, out, m, part, rows, N, K, eps, BLOCKS: tl.constexpr, PADDED: tl.constexpr,
+    GATED: tl.constexpr, TILE: tl.constexpr, COLUMNS: tl.constexpr,
+):  # fmt: skip
+    """Divide, gate and store one group's sums."""
+    total = _divided(total, SQUARES, m, rows, K, eps, BLOCKS, PADDED)
+    if GATED:
+        _put_gated(Y, total, out, m, rows, N, TILE, COLUMNS)
+    else:
+        _put(Y, total, out, m, part, rows, N)
+
+
 @triton.jit(do_not_specialize=["rows"])
 def _rows_linear(
-    X, W, Y, rows, N, K,
+    X, W, Y, SQUARES, rows, N, K, eps, BLOCKS: tl.constexpr, PADDED: tl.constexpr,
     PARTS: tl.constexpr, GATED: tl.constexpr, COLUMNS: tl.constexpr, GROUPS: tl.constexpr,
     TILE: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
     PRECISION: tl.constexpr,
@@ -90,24 +116,25 @@ def _rows_linear(
             x = _columns(X, m + 3 * COLUMNS, k + at, rows, K, EVEN)
             sum3 = tl.dot(w, x, sum3, input_precision=PRECISION)
 
-    if GATED:
-        _put_gated(Y, sum0, out, m, rows, N, TILE, COLUMNS)
-        if GROUPS > 1:
-            _put_gated(Y, sum1, out, m + COLUMNS, rows, N, TILE, COLUMNS)
-        if GROUPS > 2:
-            _put_gated(Y, sum2, out, m + 2 * COLUMNS, rows, N, TILE, COLUMNS)
-            _put_gated(Y, sum3, out, m + 3 * COLUMNS, rows, N, TILE, COLUMNS)
-    else:
-        _put(Y, sum0, out, m, part, rows, N)
-        if GROUPS > 1:
-            _put(Y, sum1, out, m + COLUMNS, part, rows, N)
-        if GROUPS > 2:
-            _put(Y, sum2, out, m + 2 * COLUMNS, part, rows, N)
-            _put(Y, sum3, out, m + 3 * COLUMNS, part, rows, N)
+    _finish(Y, sum0, SQUARES, out, m, part, rows, N, K, eps, BLOCKS, PADDED, GATED, TILE, COLUMNS)
+    if GROUPS > 1:
+        _finish(Y, sum1, SQUARES, out, m + COLUMNS, part, rows, N, K, eps,
+                BLOCKS, PADDED, GATED, TILE, COLUMNS)  # fmt: skip
+    if GROUPS > 2:
+        _finish(Y, sum2, SQUARES, out, m + 2 * COLUMNS, part, rows, N, K, eps,
+                BLOCKS, PADDED, GATED, TILE, COLUMNS)  # fmt: skip
+        _finish(Y, sum3, SQUARES, out, m + 3 * COLUMNS, part, rows, N, K, eps,
+                BLOCKS, PADDED, GATED, TILE, COLUMNS)  # fmt: skip
 
 
-def _launch(x: Tensor, weight: Tensor, y: Tensor, tile: Tile, gated: bool = False) -> None:
+Rows = Tensor | HalfNorm
+"""[M <= 64, K], or what a product makes them of."""
+
+
+def _launch(x: Rows, weight: Tensor, y: Tensor, tile: Tile, gated: bool = False) -> None:
     """Fill y [parts, M, N], or [M, N] of one part."""
+    half = x if isinstance(x, HalfNorm) else None
+    x = _multiplied(x)
     rows, k = x.shape
     if not 0 < rows <= ROWS_MAX or not x.is_contiguous() or not weight.is_contiguous():
         raise ValueError(f"rows of shape {tuple(x.shape)}; 1 to {ROWS_MAX} contiguous ones fit")
@@ -117,42 +144,55 @@ def _launch(x: Tensor, weight: Tensor, y: Tensor, tile: Tile, gated: bool = Fals
     # More groups fill more of the shared memory; three stages leave room for two programs.
     stages = tile.stages if groups == 1 else min(tile.stages, 3)
     programs = triton.cdiv(n, tile.rows // 2 if gated else tile.rows)
+    blocks = half.squares.shape[1] if half else 0
     _rows_linear[(programs, parts)](
-        x, weight, y, rows, n, k,
+        x, weight, y, half.squares if half else x, rows, n, k, half.eps if half else 0.0,
+        BLOCKS=blocks, PADDED=triton.next_power_of_2(blocks) if half else 0,
         PARTS=parts, GATED=gated, COLUMNS=COLUMNS, GROUPS=groups if groups < 3 else 4,
         TILE=tile.rows, DEPTH=tile.depth, STAGES=stages, EVEN=k % tile.depth == 0,
         PRECISION="ieee", num_warps=tile.warps, num_stages=stages,
     )  # fmt: skip
 
 
-def rows_linear(x: Tensor, weight: Tensor) -> Tensor:
-    """x [M <= 64, K] @ weight [N, K]^T -> [M, N] in x's dtype, row-invariant."""
+def _multiplied(x: Rows) -> Tensor:
+    """What meets the weights."""
+    return x.rows if isinstance(x, HalfNorm) else x
+
+
+def _plan(x: Rows, weight: Tensor) -> tuple[Tensor, Tile]:
+    """The rows that are multiplied, and the weight's tile."""
+    rows = _multiplied(x)
     n, k = weight.shape
-    y = x.new_empty(len(x), n)
-    _launch(x, weight, y, tile_for(n, k, x.element_size()))
+    return rows, tile_for(n, k, rows.element_size())
+
+
+def rows_linear(x: Rows, weight: Tensor) -> Tensor:
+    """x [M <= 64, K] @ weight [N, K]^T -> [M, N] in x's dtype, row-invariant."""
+    rows, tile = _plan(x, weight)
+    y = rows.new_empty(len(rows), len(weight))
+    _launch(x, weight, y, tile)
     return y
 
 
 def rows_linear_parts(x: Tensor, weight: Tensor) -> Tensor:
     """The same product as [parts, M, N] float32, to be added in order by whoever reads it."""
-    n, k = weight.shape
-    tile = tile_for(n, k, x.element_size())
-    y = torch.empty(tile.parts, len(x), n, dtype=torch.float32, device=x.device)
+    rows, tile = _plan(x, weight)
+    y = rows.new_empty(tile.parts, len(rows), len(weight), dtype=torch.float32)
     _launch(x, weight, y, tile)
     return y
 
 
-def rows_silu_mul(x: Tensor, gate_up: Tensor) -> Tensor:
+def rows_silu_mul(x: Rows, gate_up: Tensor) -> Tensor:
     """silu(x gate^T) * (x up^T) -> [M, I]; gate_up [2 I, K], gates first. Rounded once."""
-    n, k = gate_up.shape
-    y = x.new_empty(len(x), n // 2)
-    _launch(x, gate_up, y, tile_for(n, k, x.element_size()), gated=True)
+    rows, tile = _plan(x, gate_up)
+    y = rows.new_empty(len(rows), len(gate_up) // 2)
+    _launch(x, gate_up, y, tile, gated=True)
     return y
 
 
-def head_linear(x: Tensor, weight: Tensor) -> Tensor:
+def head_linear(x: Rows, weight: Tensor) -> Tensor:
     """Row-invariant logits [M, V] float32, sums unrounded."""
-    n, k = weight.shape
-    y = torch.empty(len(x), n, dtype=torch.float32, device=x.device)
-    _launch(x, weight, y, tile_for(n, k, x.element_size()))
+    rows, tile = _plan(x, weight)
+    y = rows.new_empty(len(rows), len(weight), dtype=torch.float32)
+    _launch(x, weight, y, tile)
     return y

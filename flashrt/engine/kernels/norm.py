@@ -1,5 +1,6 @@
 """Residual sums and norms of few rows. References: `flashrt.engine.ops.rms_norm`, `gated_norm`."""
 
+import attrs
 import torch
 import triton
 import triton.language as tl
@@ -42,6 +43,62 @@ def add_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> Tens
         COUNT=count, BLOCK=block, num_warps=warps,
     )  # fmt: skip
     return y
+
+
+@attrs.frozen(eq=False)
+class HalfNorm:
+    """Rows times their norm's scale that are still to be divided by their rms.
+
+    The product behind them does it, since it is linear: so a row needs no program of its own that
+    waits for all of it.
+    """
+
+    rows: Tensor
+    """[M, N]."""
+    squares: Tensor
+    """[M, blocks] float32: sums over blocks of the row before it was scaled."""
+    eps: float
+
+
+@triton.jit(do_not_specialize=["rows"])
+def _add_half_norm(
+    PARTS, X, SCALE, Y, SQUARES, rows, N, COUNT: tl.constexpr, BLOCK: tl.constexpr
+):  # fmt: skip
+    """One block of one row: X += the parts in their order; Y = X * SCALE."""
+    m, block = tl.program_id(0), tl.program_id(1)
+    n = block * BLOCK + tl.arange(0, BLOCK)
+    live = n < N
+    x = tl.load(X + m * N + n, mask=live, other=0.0).to(tl.float32)
+    if COUNT > 0:
+        total = tl.load(PARTS + m * N + n, mask=live, other=0.0)
+        for part in tl.static_range(1, COUNT):
+            total += tl.load(PARTS + (part * rows + m) * N + n, mask=live, other=0.0)
+        rounded = (x + total).to(X.dtype.element_ty)
+        tl.store(X + m * N + n, rounded, mask=live)
+        x = rounded.to(tl.float32)
+    tl.store(SQUARES + m * tl.num_programs(1) + block, tl.sum(x * x, 0))
+    scale = tl.load(SCALE + n, mask=live, other=0.0)
+    tl.store(Y + m * N + n, (x * scale).to(Y.dtype.element_ty), mask=live)
+
+
+HALF_BLOCK = 1024
+"""Of a row, in one program. Part of what fixes bits."""
+
+
+def add_half_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> HalfNorm:
+    """x += sum of parts in order, in place; -> x * scale, and what is left to do.
+
+    x [M, N]; parts [P, M, N] float32, or None to add nothing; scale [N] float32.
+    """
+    rows, n = x.shape
+    blocks = triton.cdiv(n, HALF_BLOCK)
+    y = torch.empty_like(x)
+    squares = torch.empty(rows, blocks, dtype=torch.float32, device=x.device)
+    _add_half_norm[(rows, blocks)](
+        x if parts is None else parts, x, scale, y, squares, rows, n,
+        COUNT=0 if parts is None else len(parts), BLOCK=HALF_BLOCK, num_warps=4,
+    )  # fmt: skip
+    return HalfNorm(y, squares, eps)
 
 
 @triton.jit

@@ -19,7 +19,7 @@ from flashrt.engine.kernels.linear import (
     rows_linear_parts,
     rows_silu_mul,
 )
-from flashrt.engine.kernels.norm import add_norm, gated_norm, store_in_ring
+from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm, gated_norm, store_in_ring
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
 
@@ -50,12 +50,12 @@ class RowsStep:
         x = self.model.weights.embed[self.ids[:count]]
         parts: Tensor | None = None
         for layer in self.model.layers:
-            y = add_norm(x, parts, layer.input_scale, layer.eps)
+            y = add_half_norm(x, parts, layer.input_scale, layer.eps)
             if isinstance(layer.mixer, LinearMixer):
                 parts = self._linear(layer.mixer, y)
             else:
                 parts = self._full(layer.mixer, y, keys)
-            y = add_norm(x, parts, layer.post_scale, layer.eps)
+            y = add_half_norm(x, parts, layer.post_scale, layer.eps)
             parts = rows_linear_parts(rows_silu_mul(y, layer.mlp.gate_up), layer.mlp.down)
         hidden = add_norm(x, parts, self.model.final_scale, self.model.config.rms_eps)
         store_in_ring(self.model.buffers.hidden, self.at, hidden)
@@ -65,7 +65,7 @@ class RowsStep:
         """[M, V] float32 of hidden rows."""
         return head_linear(hidden, self.model.weights.lm_head)
 
-    def _linear(self, mixer: LinearMixer, y: Tensor) -> Tensor:
+    def _linear(self, mixer: LinearMixer, y: HalfNorm) -> Tensor:
         rows = rows_linear(y, mixer.weights.in_proj)
         c, w = self.model.config, mixer.weights
         o = delta_rows(mixer.state, self.at, rows, mixer.taps, w.dt_bias, mixer.rate)
@@ -73,7 +73,7 @@ class RowsStep:
         o = gated_norm(o, z, mixer.norm, c.rms_eps)
         return rows_linear_parts(o.flatten(1), w.out_proj)
 
-    def _full(self, mixer: FullMixer, y: Tensor, keys: int) -> Tensor:
+    def _full(self, mixer: FullMixer, y: HalfNorm, keys: int) -> Tensor:
         rows = rows_linear(y, mixer.weights.qkv_proj)
         c = self.model.config
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)

@@ -25,7 +25,7 @@ from flashrt.engine.kernels.linear import (
     rows_linear_parts,
     rows_silu_mul,
 )
-from flashrt.engine.kernels.norm import add_norm
+from flashrt.engine.kernels.norm import add_half_norm
 from flashrt.engine.kernels.step import Graph, RowsStep
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
@@ -297,9 +297,9 @@ def norms(step: RowsStep, rows: int) -> Body:
 
     def body() -> Tensor:
         for layer in step.model.layers:
-            add_norm(x, parts, layer.input_scale, layer.eps)
-            y = add_norm(x, parts, layer.post_scale, layer.eps)
-        return y
+            add_half_norm(x, parts, layer.input_scale, layer.eps)
+            y = add_half_norm(x, parts, layer.post_scale, layer.eps)
+        return y.rows
 
     return body
 

@@ -1,5 +1,7 @@
 """A model whose rows run by kernels and graphs."""
 
+import copy
+
 import pytest
 import torch
 
@@ -54,6 +56,42 @@ def test_rows_behind_a_block_equal_the_torch_model():
 
     assert distance(ours.logits(start + 8), theirs.logits(start + 8)) < 1e-4
     assert distance(ours.buffers.values, theirs.buffers.values) < 1e-4
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("length", [3, 64, 100, 200])
+def test_a_short_block_leaves_what_rows_leave(length: int):
+    """Hidden rows, window and the anchor of the chunk that the last row is in."""
+    one, other = build(KernelModel), build(KernelModel)
+    start, anchor = 30, 0
+    for model in (one, other):
+        model.block(IDS[:start], 0)
+    ids = [*IDS, *IDS][start : start + length]
+
+    hidden = one.block(ids, start)
+    for i, id_ in enumerate(ids):
+        other.rows([id_], start + i, anchor)
+        anchor = (start + i) // CHUNK
+
+    at = torch.arange(max(start, start + length - 190), start + length, device=CUDA) % 192
+    assert torch.equal(hidden[-len(at) :], other.buffers.hidden[at])
+    assert torch.equal(one.buffers.anchors[:, anchor % 2], other.buffers.anchors[:, anchor % 2])
+    assert torch.equal(one.buffers.values, other.buffers.values)
+
+
+@torch.inference_mode()
+def test_a_copy_goes_on_alike():
+    """Copying a model keeps its state, and the two do not share it."""
+    one = build(KernelModel)
+    one.block(IDS[:50], 0)
+    other = copy.deepcopy(one)
+    one.rows(IDS[50:53], 50, 0)
+    assert not torch.equal(one.buffers.hidden, other.buffers.hidden)
+
+    other.rows(IDS[50:53], 50, 0)
+
+    assert torch.equal(one.buffers.hidden, other.buffers.hidden)
+    assert torch.equal(one.logits(53), other.logits(53))
 
 
 def test_every_position_has_a_bound():

@@ -6,7 +6,7 @@ import torch
 from flashrt.engine import ops
 from tests.engine.kernels.compare import BITS, CUDA, distance, noise
 
-from flashrt.engine.kernels import norm  # isort: skip
+from flashrt.engine.kernels import linear, norm  # isort: skip
 
 pytestmark = pytest.mark.gpu
 DTYPES = pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float32], ids=str)
@@ -37,6 +37,40 @@ def test_a_rows_norm_does_not_depend_on_others():
     ]
 
     assert torch.equal(norm.add_norm(x.clone(), parts, scale, 1e-6), torch.cat(ones))
+
+
+@DTYPES
+@pytest.mark.parametrize("count", [0, 3])
+@pytest.mark.parametrize("width", [96, 5120])
+def test_half_a_norm_and_a_product_are_a_norm_and_a_product(
+    width: int, count: int, dtype: torch.dtype
+):
+    """The product divides by the rms; the sum is stored as by the whole norm."""
+    x, scale = noise(5, width, dtype=dtype) * 30, noise(width, seed=2) + 1
+    parts = noise(count, 5, width, seed=1) if count else None
+    weight = noise(192, width, seed=3, dtype=dtype) * 0.05
+    whole = x.clone()
+    y = norm.add_norm(whole, parts, scale, 1e-6)
+
+    half = norm.add_half_norm(x, parts, scale, 1e-6)
+
+    assert torch.equal(x, whole)
+    for product in (linear.rows_linear, linear.rows_silu_mul, linear.head_linear):
+        assert distance(product(half, weight), product(y, weight)) < 2 * BITS[dtype]
+
+
+def test_a_rows_half_norm_does_not_depend_on_others():
+    """Bits of each row alone and among others, through the product."""
+    x, parts = noise(40, 5120, dtype=torch.bfloat16), noise(3, 40, 5120)
+    scale, weight = noise(5120, seed=2), noise(192, 5120, seed=3, dtype=torch.bfloat16)
+
+    def product(rows: slice) -> torch.Tensor:
+        half = norm.add_half_norm(x[rows].clone(), parts[:, rows].contiguous(), scale, 1e-6)
+        return linear.rows_linear(half, weight)
+
+    together = product(slice(None))
+    for i in (0, 1, 15, 16, 39):
+        assert torch.equal(product(slice(i, i + 1))[0], together[i])
 
 
 @DTYPES

@@ -1,0 +1,162 @@
+"""The MTP layer: one more decoder layer, which drafts the token after the next one.
+
+Slot p pairs the final hidden row of position p with the token of p + 1, at rotary position p:
+
+    x   = fc [rms(embed[token p+1]) ; rms(hidden p)]
+    m_p = rms(layer(x))                 head(m_p) are the draft's logits for p + 2
+
+A longer draft feeds m_p for the hidden row of p + 1. The K and V of a slot depend on its own pair
+only, not on the slots before it; so filling the cache costs no attention.
+
+The cache is a function of the processed tokens and of the calls that processed them. A prefill
+block fills the slots that its tokens complete, the first of them with the hidden row that was there
+before it; slots of decoded tokens are filled later, row-invariantly, hence in groups of any size.
+What drafting writes is never counted as filled.
+"""
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import torch
+from torch import Tensor
+
+from flashrt.engine import ops
+from flashrt.engine.buffers import RING
+from flashrt.engine.linear import GROUP
+from flashrt.engine.mixers import FullMixer
+from flashrt.engine.model import Layer, Model, layer_of
+from flashrt.engine.passes import BlockPass, Pass, RowsPass, ring_index
+from flashrt.engine.weights import FullAttentionWeights, MtpWeights
+
+LAG_MAX = 64
+"""Slots that may wait to be filled: their hidden rows must still be in the ring."""
+
+Choose = Callable[[Tensor, Sequence[int]], int]
+"""The id that logits [V] float32 propose behind the ids drafted so far."""
+
+
+@attrs.frozen(eq=False)
+class MtpLayer:
+    """The forward pass over its static K and V."""
+
+    model: Model
+    weights: MtpWeights
+    layer: Layer
+    mixer: FullMixer
+    scales: tuple[Tensor, Tensor, Tensor]
+    """[h] float32: of the embedding, of the hidden row, of the result."""
+
+    @classmethod
+    def of(cls, model: Model, weights: MtpWeights, kv: Tensor) -> "MtpLayer":
+        """With what is derived from the weights once. kv [2, Hkv, rows, d]."""
+        assert isinstance(weights.layer.mixer, FullAttentionWeights)
+        mixer = FullMixer.of(model.config, weights.layer.mixer, kv, model.tables)
+        norms = weights.pre_fc_norm_embedding, weights.pre_fc_norm_hidden, weights.norm
+        embedding, hidden, last = (1 + norm.float() for norm in norms)
+        layer = layer_of(model.config, weights.layer, mixer)
+        return cls(model, weights, layer, mixer, (embedding, hidden, last))
+
+    def fill(self, ids: Tensor, hidden: Tensor, go: Pass) -> None:
+        """Write the K and V of slots go.position .. from ids [T] and hidden rows [T, h]."""
+        self._store(self.layer.normed(self._paired(ids, hidden, go)), go)
+
+    def forward(self, ids: Tensor, hidden: Tensor, go: Pass) -> Tensor:
+        """Write K and V as `fill` does, and go through the whole layer -> m [T, h]."""
+        x = self._paired(ids, hidden, go)
+        y = self.layer.normed(x)
+        self._store(y, go)
+        mixed = self.mixer.answer(go.linear(y, self.mixer.weights.qkv_proj[: self._queries]), go)
+        x = self.layer.finish(x + mixed, go)
+        return ops.rms_norm(x, self.scales[2], self.layer.eps)[: go.count]
+
+    @property
+    def _queries(self) -> int:
+        """Rows of the projection that make queries and gates."""
+        return 2 * self.model.config.num_heads * self.model.config.head_dim
+
+    def _paired(self, ids: Tensor, hidden: Tensor, go: Pass) -> Tensor:
+        """[T, 2h] through fc -> [T, h], padded as the pass wants it."""
+        ids, hidden = go.pad(ids), go.pad(hidden)
+        e = ops.rms_norm(self.model.weights.embed[ids], self.scales[0], self.layer.eps)
+        g = ops.rms_norm(hidden, self.scales[1], self.layer.eps)
+        return go.linear(torch.cat((e, g), dim=-1), self.weights.fc)
+
+    def _store(self, y: Tensor, go: Pass) -> None:
+        """K and V have their product to themselves, so a filled slot has the same bits as a used
+        one."""
+        projected = go.linear(y, self.mixer.weights.qkv_proj[self._queries :])
+        k, v = projected.chunk(2, dim=-1)
+        self.mixer.store(k, v, go)
+
+
+@attrs.define(eq=False)
+class MtpState:
+    """How far the cache is filled, and the ids to fill it further with.
+
+    Before the next block, before a capsule and before a draft it is filled up to position - 1.
+    """
+
+    layer: MtpLayer
+    filled: int = 0
+    """Slots [0, filled) hold what they hold for good."""
+    recent: list[int] = attrs.field(factory=lambda: [0] * RING)
+    """The newest processed ids, by position modulo RING."""
+
+    @classmethod
+    def of(cls, model: Model) -> "MtpState | None":
+        """None where the checkpoint has no MTP layer."""
+        if model.weights.mtp is None or model.buffers.mtp_kv is None:
+            return None
+        return cls(MtpLayer.of(model, model.weights.mtp, model.buffers.mtp_kv))
+
+    def note(self, ids: Sequence[int], position: int) -> None:
+        """These ids have been processed at `position`."""
+        start = max(0, len(ids) - RING)
+        for i, id_ in enumerate(ids[start:], position + start):
+            self.recent[i % RING] = id_
+
+    def make_room(self, position: int, count: int) -> None:
+        """Fill, if `count` rows more would let too many slots wait."""
+        if position + count - self.filled > LAG_MAX:
+            self.settle(position)
+
+    def settle(self, position: int) -> None:
+        """Fill every slot whose token is processed: those below position - 1."""
+        while (count := min(GROUP, position - 1 - self.filled)) > 0:
+            ids = [self.recent[i % RING] for i in range(self.filled + 1, self.filled + 1 + count)]
+            hidden = self._hidden(self.filled, count)
+            self.layer.fill(self._tensor(ids), hidden, RowsPass(self.filled, count, anchor=0))
+            self.filled += count
+
+    def before(self, position: int) -> Tensor:
+        """[0 or 1, h]: a copy of the hidden row that waits for the first id of a block."""
+        return self._hidden(position - 1, 1) if position else self._hidden(0, 0)
+
+    def block(self, ids: Sequence[int], position: int, before: Tensor, hidden: Tensor) -> None:
+        """Fill the slots that a block's ids complete, with its hidden rows [T, h]."""
+        pairs = torch.cat((before, hidden[:-1]))
+        start = position - len(before)
+        if len(pairs):
+            new = self._tensor(ids[len(ids) - len(pairs) :])
+            self.layer.fill(new, pairs, BlockPass(start, len(pairs)))
+        self.filled = start + len(pairs)
+
+    def draft(self, pending: int, position: int, count: int, choose: Choose) -> tuple[int, ...]:
+        """At most `count` ids behind the pending one; fewer where `choose` raises StopIteration."""
+        self.settle(position)
+        hidden, ids = self._hidden(position - 1, 1), [pending]
+        for slot in range(position - 1, position - 1 + count):
+            hidden = self.layer.forward(self._tensor(ids[-1:]), hidden, RowsPass(slot, 1, anchor=0))
+            logits = self.layer.model.head(hidden)[0]
+            try:
+                ids.append(choose(logits, ids[1:]))
+            except StopIteration:
+                break
+        return tuple(ids[1:])
+
+    def _hidden(self, start: int, count: int) -> Tensor:
+        ring = self.layer.model.buffers.hidden
+        return ring[ring_index(start, start + count, ring.device)]
+
+    def _tensor(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor(ids, device=self.layer.model.device)

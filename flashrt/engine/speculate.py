@@ -1,0 +1,145 @@
+"""Draft, verify, accept: which ids a step tries, and which of them stay.
+
+A drafted id stays where it equals the id that its row chooses anyway, so no text depends on drafts:
+what a drafter is good at is speed alone.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+import attrs
+from torch import Tensor
+
+from flashrt.engine.drafting.depth import LOOKUP, MTP, Choice, Costs, DraftDepth
+from flashrt.engine.drafting.lookup import PromptLookup
+from flashrt.engine.live import LiveState
+from flashrt.engine.protocol import EngineMisuse, SamplingParams
+from flashrt.engine.sampler import NoFiniteLogits, Sampler
+
+COSTS = {
+    "cpu": Costs(row=0.05, group=0.5, mtp=0.1),
+    "cuda": Costs(row=0.01, group=0.2, mtp=0.07),
+}
+"""By kind of device."""
+
+
+@attrs.frozen
+class Draft:
+    """Ids that may follow the pending one, and who says so."""
+
+    ids: tuple[int, ...] = ()
+    drafter: str = ""
+
+
+class Drafting(Protocol):
+    """The drafts of one call of decode."""
+
+    def propose(self, journal: list[int], room: int) -> Draft:
+        """At most `room` ids behind the journal, whose newest id is pending."""
+        ...
+
+    def observe(self, draft: Draft, accepted: int) -> None:
+        """The first `accepted` ids of a draft have stayed."""
+        ...
+
+
+class NoDrafts:
+    """Decodes one id a step."""
+
+    def propose(self, journal: list[int], room: int) -> Draft:
+        """Nothing."""
+        return Draft()
+
+    def observe(self, draft: Draft, accepted: int) -> None:
+        """Nothing to learn."""
+
+
+@attrs.define(eq=False)
+class AdaptiveDrafts:
+    """Drafts by the MTP layer and by lookup in the journal, as deep as acceptance tells."""
+
+    live: LiveState
+    sampler: Sampler
+    lookup: PromptLookup
+    depth: DraftDepth
+    params: SamplingParams
+
+    def propose(self, journal: list[int], room: int) -> Draft:
+        """From whichever drafter is expected to get further. An id that would stop is left out:
+        its row chooses it without help."""
+        quoted = _until_stop(self.lookup.propose(journal, room), self.params.stop_ids)
+        choice = self.depth.next(len(quoted))
+        if choice.drafter == LOOKUP:
+            return Draft(quoted[: choice.count], LOOKUP)
+        if choice.drafter == MTP:
+            return Draft(self._by_layer(journal, min(choice.count, room)), MTP)
+        return Draft()
+
+    def observe(self, draft: Draft, accepted: int) -> None:
+        """Let the next depth follow."""
+        self.depth.observe(Choice(draft.drafter, len(draft.ids)), accepted)
+
+    def _by_layer(self, journal: list[int], count: int) -> tuple[int, ...]:
+        """Chosen as the row itself will choose, with the same limits and noise: so they agree more
+        often than the likeliest id would."""
+        ahead, known = list(journal), len(journal)
+
+        def choose(logits: Tensor, drafted: Sequence[int]) -> int:
+            ahead[known:] = drafted
+            try:
+                id_ = self.sampler.choose(logits, self.params, journal=ahead, allowed=None)
+            except (EngineMisuse, NoFiniteLogits) as error:
+                raise StopIteration from error
+            if id_ in self.params.stop_ids:
+                raise StopIteration
+            return id_
+
+        return self.live.draft(journal[-1], count, choose)
+
+
+def drafts_for(
+    live: LiveState,
+    sampler: Sampler,
+    lookup: PromptLookup,
+    params: SamplingParams,
+    most: int,
+    drafters: Sequence[str],
+) -> Drafting:
+    """The drafts of one call of decode, at most `most` a step by the MTP layer."""
+    if not drafters or params.draft_tokens == 0:
+        return NoDrafts()
+    costs = COSTS[live.model.device.type]
+    depth = DraftDepth(most, costs=costs, drafters=drafters, exact=params.draft_tokens)
+    return AdaptiveDrafts(live, sampler, lookup, depth, params)
+
+
+def accept(
+    choose: Callable[[int], int],
+    draft: Sequence[int],
+    stop_ids: frozenset[int],
+    journal: list[int],
+) -> None:
+    """Extend the journal by what the rows choose, as long as that is what was drafted.
+
+    `choose(r)` is the choice of row r given the journal as it then is; it is asked only where every
+    draft before it has stayed. The choice that differs from its draft, or stops, is the last. A row
+    that cannot choose ends the burst before it; the next step, where it is the first, will say why.
+    """
+    start = len(journal)
+    for row in range(len(draft) + 1):
+        try:
+            id_ = choose(row)
+        except (EngineMisuse, NoFiniteLogits):
+            if len(journal) == start:
+                raise
+            return
+        journal.append(id_)
+        if id_ in stop_ids or row == len(draft) or id_ != draft[row]:
+            return
+
+
+def _until_stop(ids: tuple[int, ...], stop_ids: frozenset[int]) -> tuple[int, ...]:
+    for i, id_ in enumerate(ids):
+        if id_ in stop_ids:
+            return ids[:i]
+    return ids

@@ -1,0 +1,63 @@
+// The official openai package for Node against a running server. Prints one JSON line: what came of
+// each trial. Environment: BASE_URL, SDK (the folder of the installed package).
+import { createRequire } from 'module';
+
+const require = createRequire(`${process.env.SDK}/`);
+const { default: OpenAI } = require('openai');
+const client = new OpenAI({ baseURL: `${process.env.BASE_URL}/v1`, apiKey: 'any', maxRetries: 0 });
+const model = 'any';
+const parameters = (key) => ({ type: 'object', properties: { [key]: { type: 'string' } }, required: [key] });
+const tools = [['bash', 'command'], ['read_file', 'path']].map(([name, key]) => (
+  { type: 'function', function: { name, parameters: parameters(key) } }));
+const task = [{ role: 'user', content: 'Run echo hi, read README.md, say what was printed.' }];
+
+const trials = {
+  async models() {
+    return (await client.models.list()).data.map((m) => m.max_model_len);
+  },
+
+  async toolLoop() {
+    const messages = [...task], called = [];
+    for (;;) {
+      const stream = client.chat.completions.stream({ model, messages, tools });
+      const { message, finish_reason } = (await stream.finalChatCompletion()).choices[0];
+      messages.push(message);
+      if (finish_reason === 'stop') return { called, text: message.content };
+      for (const call of message.tool_calls) {
+        called.push([call.function.name, JSON.parse(call.function.arguments)]);
+        messages.push({ role: 'tool', tool_call_id: call.id, content: 'hi' });
+      }
+    }
+  },
+
+  async streamedIsBuffered() {
+    const wish = { model, messages: task, tools };
+    const body = (await client.chat.completions.create(wish)).choices[0];
+    const stream = client.chat.completions.stream({ ...wish, stream_options: { include_usage: true } });
+    const streamed = await stream.finalChatCompletion();
+    const call = (message) => message.tool_calls.map((c) => c.function);
+    return {
+      same: JSON.stringify(call(body.message)) === JSON.stringify(call(streamed.choices[0].message)),
+      reasons: [body.finish_reason, streamed.choices[0].finish_reason],
+      used: (await stream.totalUsage()).completion_tokens > 0,
+    };
+  },
+
+  async error() {
+    try {
+      await client.chat.completions.create({ model, messages: [] });
+    } catch (error) {
+      return [error.constructor.name, error.status, error.type];
+    }
+  },
+
+  async cancel() {
+    const stream = await client.chat.completions.create({ model, messages: task, stream: true });
+    for await (const _ of stream) break;
+    return (await client.chat.completions.create({ model, messages: task })).choices[0].finish_reason;
+  },
+};
+
+const results = {};
+for (const [name, trial] of Object.entries(trials)) results[name] = await trial();
+console.log(JSON.stringify(results));

@@ -1,0 +1,60 @@
+"""The official openai package for Node: needs Node and the package, which pip cannot install.
+
+`npm install --prefix FOLDER openai` puts it there; FLASHRT_TEST_NODE_MODULES=FOLDER names it.
+"""
+
+import json
+import os
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+import trio
+
+from tests.scripted import ScriptedEngine
+from tests.whole.server import VOICE, running_server
+
+SCRIPT = Path(__file__).with_name("openai_sdk.mjs")
+
+
+@pytest.fixture
+def sdk() -> str:
+    """The folder with the package; in CI a missing one is a failure, elsewhere a skip."""
+    folder = os.environ.get("FLASHRT_TEST_NODE_MODULES", "")
+    if shutil.which("node") and (Path(folder) / "node_modules" / "openai").is_dir():
+        return folder
+    missing = "node, or openai in FLASHRT_TEST_NODE_MODULES"
+    if os.environ.get("CI"):
+        pytest.fail(f"CI must install it first: {missing}")
+    pytest.skip(f"missing here: {missing}")
+
+
+def run_script(url: str, sdk: str) -> dict:
+    """What came of each trial."""
+    environment = {**os.environ, "BASE_URL": url, "SDK": sdk}
+    done = subprocess.run(
+        ["node", str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout.splitlines()[-1])
+
+
+@pytest.mark.external
+async def test_the_node_package_loops_streams_fails_and_cancels(sdk):
+    """A tool loop, equal streams and bodies, a typed error, and an abort that harms nobody."""
+    async with running_server(ScriptedEngine(VOICE.tokenizer)) as server:
+        seen = await trio.to_thread.run_sync(run_script, server.url, sdk)
+    assert seen["models"] == [60_000]
+    assert seen["toolLoop"]["called"] == [
+        ["bash", {"command": "echo hi"}],
+        ["read_file", {"path": "README.md"}],
+    ]
+    assert "hi" in seen["toolLoop"]["text"]
+    assert seen["streamedIsBuffered"] == {
+        "same": True,
+        "reasons": ["tool_calls", "tool_calls"],
+        "used": True,
+    }
+    assert seen["error"] == ["BadRequestError", 400, "invalid_request_error"]
+    assert seen["cancel"] == "stop"
