@@ -9,6 +9,7 @@ import trio
 from flashrt.chat.deltas import Delta, FinishReason
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest
+from flashrt.engine.protocol import TokenLogprobs
 from flashrt.errors import FlashRTError
 from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
 from flashrt.fsm.sink import SINK, SinkEvent, SinkState
@@ -35,10 +36,11 @@ class CancelToken:
 
 @attrs.frozen
 class Output:
-    """What one engine step added to the answer."""
+    """What one engine step added to the answer. `logprobs`: one per id, if they were asked for."""
 
     deltas: tuple[Delta, ...]
     token_ids: tuple[int, ...]
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @attrs.frozen

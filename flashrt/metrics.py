@@ -219,7 +219,9 @@ class Ledger:
 
 def _logged(value: object) -> str:
     """A value of the log line; lists and objects without a space, as JSON."""
-    return json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else str(value)
+    return (
+        json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else str(value)
+    )
 
 
 def _ms(start: float | None, end: float | None) -> float | None:

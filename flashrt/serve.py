@@ -11,17 +11,20 @@ import os
 import signal
 import sys
 import time
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 
 import attrs
 import trio
 
+from flashrt import __version__
+from flashrt.chat.constrained import Constraints
 from flashrt.chat.render import Renderer
 from flashrt.chat.template import Template
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.assets import find_model, read_generation_defaults, read_stop_ids
+from flashrt.engine.drafting.lookup import PROPOSED_MAX
 from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.placement import Placement
 from flashrt.engine.protocol import Engine, EngineInfo, SamplingParams
@@ -99,7 +102,7 @@ async def serve(
         nursery.start_soon(_stop_on_signal, service, stop)
         service.state.fire(ServerEvent.LOADED)
         async with trio.open_nursery() as http:
-            options = settings.http_options()
+            options = attrs.evolve(settings.http_options(), version=__version__)
             app = make_app(service, options)
             address: Address = await http.start(partial(serve_app, app, options, stop=stop))
             _announce(settings, engine, service.card, address)
@@ -130,7 +133,19 @@ def assemble(
         draft_tokens_max=info.draft_tokens_max if info.drafters else 0,
     )
     card = ModelCard(settings.model_name or info.model_name, info.max_seq, int(time.time()))
-    return worker, AgentService(card=card, voice=voice, limits=limits, ledger=ledger, worker=worker)
+    service = AgentService(
+        card=card,
+        voice=voice,
+        constraints=_constraints(voice.tokenizer, info.vocab_size, voice.stop_ids),
+        limits=limits,
+        ledger=ledger,
+        worker=worker,
+    )
+    return worker, service
+
+
+# Servers of one process, as tests start them, share it.
+_constraints = lru_cache(maxsize=4)(Constraints)
 
 
 async def _engine_thread(
@@ -168,8 +183,8 @@ def _announce(settings: Settings, engine: Engine, card: ModelCard, address: Addr
 def _drafts(info: EngineInfo) -> str:
     """Who drafts, in words."""
     words = {
-        "mtp": f"the MTP layer (up to {info.draft_tokens_max} tokens a step)",
-        "lookup": "prompt lookup",
+        "mtp": f"MTP layer (up to {info.draft_tokens_max} tokens a step)",
+        "lookup": f"prompt lookup (up to {PROPOSED_MAX})",
     }
     if not info.draft_tokens_max or not info.drafters:
         return "none"

@@ -4,17 +4,21 @@ import hashlib
 import secrets
 import time
 import uuid
+from collections.abc import Sequence
 
 import attrs
 import trio
 
 from flashrt.chat.answer import Answer
+from flashrt.chat.constrained import Constraints
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.render import Renderer
 from flashrt.chat.request import AgentRequest
+from flashrt.chat.shape import JsonShape
+from flashrt.chat.thinking import Constrains
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.engine.protocol import SamplingParams
-from flashrt.errors import Refused, Unavailable
+from flashrt.errors import BadRequest, Refused, Unavailable
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.fsm.server import SERVER, ServerEvent, ServerState
 from flashrt.fsm.table import Machine
@@ -51,28 +55,36 @@ class AgentService:
     """Renders, admits and queues requests; knows the server's state."""
 
     def __init__(
-        self, *, card: ModelCard, voice: Voice, limits: Limits, ledger: Ledger, worker: EngineWorker
+        self,
+        *,
+        card: ModelCard,
+        voice: Voice,
+        constraints: Constraints,
+        limits: Limits,
+        ledger: Ledger,
+        worker: EngineWorker,
     ) -> None:
         self.card = card
         self.state = Machine(SERVER)
         self._voice = voice
+        self._constraints = constraints
         self._limits = limits
         self._ledger = ledger
         self._worker = worker
         self._render_limiter = trio.CapacityLimiter(RENDER_THREADS)
 
     async def open(self, request: AgentRequest, *, client: str) -> WorkItem:
-        """Queue a request. Raises Refused: bad prompt, too long, queue full, not ready.
+        """Queue a request. Raises Refused: bad prompt or shape, too long, queue full, not ready.
 
         `client` names who asks (the API key's own salt); never shown, never logged.
         """
         self._refuse_unless_ready()
         started = time.perf_counter()
-        prompt = await trio.to_thread.run_sync(
-            self._voice.renderer.render, request, limiter=self._render_limiter
+        prompt, constraint = await trio.to_thread.run_sync(
+            self._prepared, request, limiter=self._render_limiter
         )
         tokenize_ms = (time.perf_counter() - started) * 1000
-        item = self._item(request, prompt, tokenize_ms, client)
+        item = self._item(request, prompt, constraint, tokenize_ms, client)
         try:
             self._refuse_unless_ready()
             self._limits.admit(len(prompt), self._worker.depth())
@@ -81,6 +93,29 @@ class AgentService:
             self._reject(item, refusal)
             raise
         return item
+
+    async def tokens(self, request: AgentRequest) -> tuple[int, ...]:
+        """The ids of a request's prompt, without serving it. Raises BadRequest."""
+        prompt = await trio.to_thread.run_sync(
+            self._voice.renderer.render, request, limiter=self._render_limiter
+        )
+        return prompt.ids
+
+    @property
+    def token_texts(self) -> Tokenizer:
+        """How ids are written."""
+        return self._voice.tokenizer
+
+    async def text(self, ids: Sequence[int]) -> str:
+        """Ids as text, control tokens written out. Raises BadRequest for an id that is none."""
+        tokenizer = self._voice.tokenizer
+        if ids and max(ids) >= tokenizer.vocab_size:
+            raise BadRequest(
+                f"`tokens` holds {max(ids)}; this model's vocabulary has the ids 0 to "
+                f"{tokenizer.vocab_size - 1}.",
+                param="tokens",
+            )
+        return await trio.to_thread.run_sync(tokenizer.decode, ids, limiter=self._render_limiter)
 
     def leave(self, item: WorkItem) -> None:
         """The handler is done with the item, whoever left first. Idempotent."""
@@ -127,8 +162,18 @@ class AgentService:
         if state is not ServerState.READY:
             raise Unavailable(f"The server is {state.name.lower()}.", retry_after_s=5)
 
+    def _prepared(self, request: AgentRequest) -> tuple[Prompt, Constrains | None]:
+        """What takes time, in a helper thread: the prompt, and the constraint compiled."""
+        prompt = self._voice.renderer.render(request)
+        return prompt, self._constraints.of(request, prompt)
+
     def _item(
-        self, request: AgentRequest, prompt: Prompt, tokenize_ms: float, client: str
+        self,
+        request: AgentRequest,
+        prompt: Prompt,
+        constraint: Constrains | None,
+        tokenize_ms: float,
+        client: str,
     ) -> WorkItem:
         sampling = self._sampling(request)
         max_tokens = self._limits.output_tokens(len(prompt), request.max_tokens)
@@ -139,6 +184,7 @@ class AgentService:
             answer=self._answer(request, prompt, max_tokens),
             cancel=cancel,
             namespace=namespace(request, client),
+            constraint=constraint,
         )
         record = RequestRecord(
             request_id=uuid.uuid4().hex,
@@ -159,7 +205,7 @@ class AgentService:
             max_tokens=max(max_tokens, 1),
             reads_structure=request.is_chat,
             opens_thinking=prompt.opens_thinking,
-            tools=request.tools,
+            tools=request.tools if _reads_calls(request) else (),
             new_call_id=lambda: f"call_{uuid.uuid4().hex[:24]}",
         )
 
@@ -181,6 +227,14 @@ class AgentService:
         record.finished_at = time.perf_counter()
         record.error = refusal.message
         self._ledger.close(record)
+
+
+def _reads_calls(request: AgentRequest) -> bool:
+    """Whether calls may be in the answer; one that is JSON only may quote what looks like one."""
+    match request.shape:
+        case JsonShape(calls=None):
+            return False
+    return request.reads_calls
 
 
 def _running(item: WorkItem) -> dict[str, object]:

@@ -164,12 +164,12 @@ class EngineWorker:
             case Prefilled():
                 item.life.fire(LifeEvent.PREFILLED)
                 record.prefilled_at = at
-            case Answered(deltas, tokens, drafted, accepted, drafter):
+            case Answered(deltas, tokens, drafted, accepted, drafter, logprobs):
                 record.first_token_at = record.first_token_at or at
                 record.completion_tokens += len(tokens)
                 if tokens:
                     record.generation.count(len(tokens), drafted, accepted, drafter)
-                item.sink.put(Output(deltas, tokens))
+                item.sink.put(Output(deltas, tokens, logprobs))
             case Ended():
                 self._finish(item, event, at)
 

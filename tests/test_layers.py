@@ -68,6 +68,7 @@ UNTESTED = {
     "flashrt.fsm.moves": "tests/specs/test_moves.py and test_product.py",
     "flashrt.chat.deltas": "values only",
     "flashrt.chat.request": "values only",
+    "flashrt.chat.shape": "values only",
     "flashrt.engine.protocol": "values and signatures; tests/engine/contract.py holds its laws",
     "flashrt.engine.fake": "tests/engine/test_contract.py",
     "flashrt.engine.buffers": "a layout; tests/engine/test_hybrid.py compares its bytes",

@@ -1,9 +1,13 @@
 """One record per request, and what is derived from it."""
 
+import json
+
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flashrt.fsm.lifecycle import Life
-from flashrt.metrics import Ledger, RequestRecord
+from flashrt.metrics import DraftStats, GenerationStats, Ledger, RequestRecord
 
 MISSION_FIELDS = {
     "queued_ms",
@@ -23,6 +27,19 @@ MISSION_FIELDS = {
 }
 
 
+def drafting():
+    """Four steps: the MTP layer was right in 3 of 4, lookup in 5 of 5, and one step had no draft.
+
+    The third step's last ids were cut away by an ending.
+    """
+    stats = GenerationStats()
+    stats.count(tokens=4, drafted=4, accepted=3, drafter="mtp")
+    stats.count(tokens=1, drafted=0, accepted=0, drafter="")
+    stats.count(tokens=5, drafted=9, accepted=5, drafter="lookup")
+    stats.count(tokens=2, drafted=2, accepted=1, drafter="mtp")
+    return stats
+
+
 def finished(**wish):
     """A record that went all the way, with round times."""
     fields = {
@@ -33,7 +50,7 @@ def finished(**wish):
         "prompt_ids": tuple(range(100)),
         "cached_tokens": 90,
         "completion_tokens": 40,
-        "decode_steps": 20,
+        "generation": drafting(),
         "terminal_state": Life.DONE,
         **wish,
     }
@@ -56,8 +73,69 @@ def test_times_and_counts_are_differences_of_what_was_stamped():
     assert report["first_delta_ms"] == 1250
     assert report["decode_ms"] == 2000
     assert report["decode_tok_per_s"] == 20
-    assert report["accept_length"] == 2
     assert report["cached_tokens"] + report["new_prefill_tokens"] == 100
+
+
+def test_drafts_are_counted_over_the_steps_that_had_one():
+    """A step without a draft says nothing about drafts, so it changes no figure but its own."""
+    report = finished().report()
+
+    assert report["decode_steps"] == 4
+    assert (report["spec_attempts"], report["spec_accepts"]) == (15, 9)
+    assert report["accept_length"] == round((4 + 5 + 2) / 3, 3)
+    assert report["accepted_per_position"] == [3, 2, 2, 1, 1]
+
+
+def test_each_drafter_has_its_own_figures():
+    """A quotation must not make the MTP layer look good."""
+    assert finished().report()["drafters"] == {
+        "mtp": {"spec_attempts": 6, "spec_accepts": 4, "accept_length": 3.0},
+        "lookup": {"spec_attempts": 9, "spec_accepts": 5, "accept_length": 5.0},
+    }
+
+
+def test_without_drafts_there_is_no_accept_length():
+    """None, not 1: nothing was tried."""
+    stats = GenerationStats()
+    stats.count(tokens=1, drafted=0, accepted=0, drafter="")
+
+    assert stats.report() == {
+        "decode_steps": 1,
+        "spec_attempts": 0,
+        "spec_accepts": 0,
+        "accept_length": None,
+        "accepted_per_position": [],
+        "drafters": {},
+    }
+
+
+steps = st.lists(
+    st.tuples(st.integers(0, 9), st.integers(0, 9), st.sampled_from(["mtp", "lookup"])), max_size=12
+)
+
+
+@given(steps, st.integers(0, 12))
+def test_the_aggregate_is_the_same_however_steps_fall_into_requests(steps, cut):
+    """/health adds up what the records say, position by position."""
+    whole, total = GenerationStats(), GenerationStats()
+    for part in (steps[:cut], steps[cut:]):
+        request = GenerationStats()
+        for accepted, rejected, drafter in part:
+            step = (accepted + 1, accepted + rejected, accepted, drafter)
+            request.count(*step)
+            whole.count(*step)
+        total.add(request)
+
+    assert total == whole
+    drafts = sum(accepted for accepted, _, _ in steps)
+    assert sum(total.report()["accepted_per_position"]) == drafts
+    assert DraftStats().accept_length is None
+
+
+@pytest.mark.parametrize(("used", "shown"), [(None, "auto"), (0, 0), (5, 5)])
+def test_the_report_says_which_depth_was_used(used, shown):
+    """A clipped wish, or the server's own choice."""
+    assert finished(draft_tokens=used).report()["draft_tokens"] == shown
 
 
 def test_what_did_not_happen_is_none_and_not_zero():
@@ -80,7 +158,21 @@ def test_the_ledger_counts_every_record_once_by_how_it_ended(caplog):
     assert report["prefix_actions"] == {"append": 3}
     assert report["cached_tokens"] == 270
     assert report["median_queued_ms"] == 500
+    assert (report["decode_steps"], report["spec_accepts"]) == (12, 27)
+    assert report["accepted_per_position"] == [9, 6, 6, 3, 3]
+    assert report["drafters"]["mtp"]["spec_attempts"] == 18
     assert sum("request_done" in line for line in caplog.messages) == 3
+
+
+def test_a_log_line_is_split_at_spaces_alone(caplog):
+    """Lists and objects are JSON without a space, so name=value can be read back."""
+    with caplog.at_level("INFO", logger="flashrt"):
+        Ledger().close(finished())
+    (line,) = caplog.messages
+
+    values = dict(word.split("=", 1) for word in line.split()[1:])
+    assert json.loads(values["accepted_per_position"]) == [3, 2, 2, 1, 1]
+    assert json.loads(values["drafters"])["mtp"]["spec_accepts"] == 4
 
 
 def test_a_record_without_an_end_is_not_counted():

@@ -2,7 +2,9 @@
 
 import pytest
 
+from flashrt.chat.guide import Guide
 from flashrt.chat.request import AgentRequest, CacheHints, SamplingWish
+from flashrt.chat.shape import JsonShape
 from flashrt.engine.fake import FakeEngine
 from flashrt.errors import BadRequest, PromptTooLong, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import Life
@@ -14,9 +16,9 @@ from flashrt.settings import Settings
 from tests.whole.server import VOICE
 
 
-def service(**wish):
+def service(*, burst_max=1, **wish):
     """A ready service on a fake engine that nobody runs."""
-    engine = FakeEngine(vocab_size=VOICE.tokenizer.vocab_size, max_seq=128)
+    engine = FakeEngine(vocab_size=VOICE.tokenizer.vocab_size, max_seq=128, burst_max=burst_max)
     _, desk = assemble(Settings(**wish), VOICE, Performer(engine))
     desk.state.fire(ServerEvent.LOADED)
     return desk
@@ -37,6 +39,16 @@ async def test_an_admitted_item_is_queued_with_its_prompt_and_wishes():
     assert item.turn.sampling.top_k == VOICE.sampling_defaults.top_k
     assert item.turn.sampling.stop_ids == VOICE.stop_ids
     assert item.record.seed == 5
+
+
+@pytest.mark.parametrize(
+    ("burst_max", "wish", "used"),
+    [(9, None, None), (9, 0, 0), (9, 5, 5), (9, 63, 8), (1, None, 0), (1, 5, 0)],
+)
+async def test_a_wish_for_drafts_reaches_the_engine_clipped(burst_max, wish, used):
+    """What the engine is told is what the record says was used."""
+    item = await service(burst_max=burst_max).open(ids_request(draft_tokens=wish), client="")
+    assert item.turn.sampling.draft_tokens == item.record.draft_tokens == used
 
 
 async def test_without_a_seed_each_request_gets_its_own_and_reports_it():
@@ -108,3 +120,29 @@ def test_no_value_of_one_source_names_anothers_namespace():
     assert len(set(spaces)) == len(spaces)
     assert namespace(ids_request(), "secret") == namespace(ids_request(), "secret")
     assert "secret" not in namespace(ids_request(), "secret")
+
+
+async def test_tokens_are_those_of_the_prompt_that_would_be_served():
+    """Counting opens nothing."""
+    desk = service()
+    asked = AgentRequest(model="m", messages=({"role": "user", "content": "hi"},))
+    ids = await desk.tokens(asked)
+    assert desk.health()["queued"] == 0
+    assert (await desk.open(asked, client="")).prompt.ids == ids
+    assert "hi" in await desk.text(ids)
+    with pytest.raises(BadRequest):
+        await desk.text([10**6])
+
+
+async def test_a_shape_becomes_the_turns_constraint():
+    """Compiled before the request is queued; one that cannot be is refused before it is an item."""
+    desk = service()
+    free, shaped = [
+        await desk.open(ids_request(shape=shape), client="")
+        for shape in (None, JsonShape({"enum": ["a"]}, "response_format"))
+    ]
+    assert free.turn.constraint is None
+    assert isinstance(shaped.turn.constraint, Guide)
+    with pytest.raises(BadRequest):
+        await desk.open(ids_request(shape=JsonShape(False, "response_format")), client="")
+    assert desk.health()["queued"] == 2

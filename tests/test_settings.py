@@ -67,7 +67,8 @@ def test_every_setting_reads_alike_from_every_source(field, toml, tmp_path):
     keys = tmp_path / "keys"
     keys.write_text("k\n")
     kind = settings.kind(field)
-    text = {int: "128", float: "2.5", bool: "true", tuple: "a,b", str: "some"}[kind]
+    whole = min(128, field.metadata.get("most") or 128)
+    text = {int: str(whole), float: "2.5", bool: "true", tuple: "a,b", str: "some"}[kind]
     text = (field.metadata.get("choices") or [text])[-1]
     text = {"api_key_file": str(keys), "host": "localhost"}.get(field.name, text)
     in_file = {str: f"'{text}'", tuple: "['a', 'b']"}.get(kind, text)
@@ -99,6 +100,7 @@ def test_auto_is_zero(text):
         ({"max_seq": "1"}, "--max-seq is 1; it must be at least 2, or auto"),
         ({"max_seq": "-1"}, "--max-seq is -1; it must be at least 2, or auto"),
         ({"chunk_tokens": "100"}, "--chunk-tokens is 100; it must be a multiple of 64"),
+        ({"draft_tokens_max": "64"}, "--draft-tokens-max is 64; it must be at most 63"),
         ({"device": "tpu"}, "--device is 'tpu'; it must be one of auto, cpu, cuda"),
         ({"heartbeat_s": "nan"}, "--heartbeat-s is nan; it must be at least 0.05"),
         ({"client_stall_s": "inf"}, "--client-stall-s is inf; it must be at most 3600"),

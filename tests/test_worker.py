@@ -27,8 +27,8 @@ MANY = 10_000
 class Desk:
     """A worker, its gate, and items made for it."""
 
-    def __init__(self, *, max_queue_depth=8, break_at=None):
-        self.gate = GatedPerformer(FakeEngine(), break_at)
+    def __init__(self, *, max_queue_depth=8, break_at=None, **engine):
+        self.gate = GatedPerformer(FakeEngine(**engine), break_at)
         self.turns = TurnLoop(AutoPrefixPolicy(), CutRule(64))
         self.ledger = Ledger()
         self.worker = EngineWorker(
@@ -95,6 +95,30 @@ async def test_items_are_served_in_order_and_read_as_cold():
         starts = [item.record.started_at for item in items]
         assert starts == sorted(starts)
         assert desk.ledger.by_state["DONE"] == 5
+
+
+@pytest.mark.parametrize("max_tokens", range(1, 30, 4))
+async def test_the_record_counts_the_drafts_that_stand(max_tokens):
+    """Each step adds its accepted drafts and one id of its own, but an ending cuts drafts away."""
+    async with running(Desk(burst_max=8)) as desk:
+        desk.gate.allow(MANY)
+        item = desk.submit(max_tokens=max_tokens)
+        ids, _ = await outcome(item)
+        report = item.record.report()
+        own = len(ids) - report["spec_accepts"]
+        assert len(ids) == max_tokens
+        assert report["decode_steps"] - 1 <= own <= report["decode_steps"]
+        assert sum(report["accepted_per_position"]) == report["spec_accepts"]
+        assert set(report["drafters"]) <= {"fake"}
+
+
+async def test_a_full_window_adds_no_step():
+    """What was held back comes without ids: it is an output and no decode step."""
+    async with running(Desk(max_seq=12)) as desk:
+        desk.gate.allow(MANY)
+        item = desk.submit(max_tokens=1000)
+        ids, _ = await outcome(item)
+        assert len(ids) == item.record.generation.decode_steps == 9
 
 
 async def test_a_queued_item_whose_client_leaves_ends_at_once_and_is_never_started():

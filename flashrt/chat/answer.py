@@ -12,7 +12,9 @@ from flashrt.chat.deltas import (
     ThinkingDelta,
     ToolCallArguments,
 )
-from flashrt.chat.reader import PlainReader, Reader, Reads, Said
+from flashrt.chat.drafts import CallsInThinking
+from flashrt.chat.reader import Reader
+from flashrt.chat.reads import PlainReader, Reads, Said
 from flashrt.chat.request import Json
 from flashrt.chat.stops import StopStrings
 from flashrt.chat.tokenizer import IdsToText, Tokenizer
@@ -34,6 +36,7 @@ class Answer:
         max_tokens: int | None = None,
         reads_structure: bool,
         opens_thinking: bool = False,
+        calls_in_thinking: CallsInThinking = CallsInThinking.TAKE_LAST,
         tools: Sequence[Json] = (),
         new_call_id: Callable[[], str],
     ) -> None:
@@ -50,6 +53,7 @@ class Answer:
                 tools=tools,
                 new_call_id=new_call_id,
                 opens_thinking=opens_thinking,
+                calls_in_thinking=calls_in_thinking,
             )
         self._ends: list[int] = []  # for each token, the position at which its text ends
         self._reasoning_tokens = 0
@@ -117,8 +121,14 @@ class Answer:
     # -- endings --------------------------------------------------------------------------------
 
     def _finish(self, reason: FinishReason) -> Ending:
-        """An ending that was not asked for by a stop string: everything held back comes out."""
-        said = self._reader.text(self._ids_to_text.flush())
+        """An ending that was not asked for by a stop string: what was held back as text comes out.
+
+        Not so what the length left undecided (half a character, half a marker): every shorter
+        answer is the beginning of the longer one.
+        """
+        said: list[Said] = []
+        if reason is not FinishReason.LENGTH:
+            said = self._reader.text(self._ids_to_text.flush())
         said += self._reader.finish(cut_off=reason is FinishReason.LENGTH)
         cut = self._say(said)
         if cut is not None:

@@ -1,7 +1,7 @@
 """A tool call's arguments: text that the model wrote, as JSON text that grows."""
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -39,15 +39,17 @@ class ToolSchemas:
             {f["name"]: f.get("parameters") for f in functions if isinstance(f.get("name"), str)}
         )
 
+    @property
+    def names(self) -> Collection[str]:
+        """The tools on offer."""
+        return self._parameters.keys()
+
     def kinds(self, tool: str, parameter: str) -> frozenset[str]:
         """The JSON types that a parameter may have; only strings if nobody says."""
         schema = self._parameters.get(tool)
         if not isinstance(schema, Mapping):
             return STRING
-        properties = schema.get("properties")
-        if not isinstance(properties, Mapping):
-            return STRING
-        return frozenset(_kinds(properties.get(parameter), schema, DEPTH_MAX)) or STRING
+        return _Schema(schema).kinds(parameter) or STRING
 
 
 class ArgumentsText:
@@ -146,33 +148,75 @@ def _quoted(text: str) -> str:
     return json.dumps(text, ensure_ascii=False)
 
 
-def _kinds(schema: Any, root: Mapping[str, Any], depth: int) -> set[str]:
-    """The types that a schema allows; empty if it does not say."""
-    if not isinstance(schema, Mapping) or depth == 0:
-        return set()
-    if isinstance(schema.get("$ref"), str):
-        return _kinds(_referred(schema["$ref"], root), root, depth - 1)
-    named = schema.get("type")
-    if isinstance(named, str):
-        return {named}
-    if isinstance(named, list):
-        return {kind for kind in named if isinstance(kind, str)}
-    if "const" in schema or isinstance(schema.get("enum"), list):
-        values = [schema["const"]] if "const" in schema else schema["enum"]
-        return {KIND_OF.get(type(value), "string") for value in values}
+class _Schema:
+    """What one tool says about its parameters.
+
+    A schema may refer to itself, and many times: each part is looked at once.
+    """
+
+    def __init__(self, root: Mapping[str, Any]) -> None:
+        self._root = root
+        self._known: dict[int, frozenset[str]] = {}
+
+    def kinds(self, parameter: str) -> frozenset[str]:
+        """The types that a parameter may have; none if nothing is said."""
+        found = list(self._describing(parameter, self._root, set(), DEPTH_MAX))
+        if not found and isinstance(self._root.get("additionalProperties"), Mapping):
+            found = [self._root["additionalProperties"]]
+        return frozenset().union(*(self._kinds(one, DEPTH_MAX) for one in found))
+
+    def _describing(self, parameter: str, schema: Any, seen: set[int], depth: int) -> Iterator[Any]:
+        """What the properties of a schema and of its parts say about a parameter."""
+        if not isinstance(schema, Mapping) or depth == 0 or id(schema) in seen:
+            return
+        seen.add(id(schema))
+        properties = schema.get("properties")
+        if isinstance(properties, Mapping) and parameter in properties:
+            yield properties[parameter]
+        for part in (*_options(schema), self._referred(schema.get("$ref"))):
+            yield from self._describing(parameter, part, seen, depth - 1)
+
+    def _kinds(self, schema: Any, depth: int) -> frozenset[str]:
+        """The types that a schema allows; none if it does not say."""
+        if not isinstance(schema, Mapping) or depth == 0:
+            return frozenset()
+        if id(schema) not in self._known:
+            self._known[id(schema)] = frozenset()  # if it refers to itself, that says nothing
+            kinds = self._said(schema, depth)
+            if kinds and schema.get("nullable") is True:  # OpenAPI's word for it
+                kinds |= {"null"}
+            self._known[id(schema)] = kinds
+        return self._known[id(schema)]
+
+    def _said(self, schema: Mapping[str, Any], depth: int) -> frozenset[str]:
+        if isinstance(schema.get("$ref"), str):
+            return self._kinds(self._referred(schema["$ref"]), depth - 1)
+        named = schema.get("type")
+        if isinstance(named, str):
+            return frozenset({named})
+        if isinstance(named, list):
+            return frozenset(kind for kind in named if isinstance(kind, str))
+        if "const" in schema or isinstance(schema.get("enum"), list):
+            values = [schema["const"]] if "const" in schema else schema["enum"]
+            return frozenset(KIND_OF.get(type(value), "string") for value in values)
+        options = _options(schema)
+        if options:
+            # An option that does not say may be a string.
+            return frozenset().union(*(self._kinds(one, depth - 1) or STRING for one in options))
+        if "properties" in schema:
+            return frozenset({"object"})
+        return frozenset({"array"} if "items" in schema else ())
+
+    def _referred(self, reference: Any) -> Any:
+        if not isinstance(reference, str):
+            return None
+        found: Any = self._root
+        for name in reference.removeprefix("#").split("/")[1:]:
+            name = name.replace("~1", "/").replace("~0", "~")
+            found = found.get(name) if isinstance(found, Mapping) else None
+        return found
+
+
+def _options(schema: Mapping[str, Any]) -> list[Any]:
     options = [schema.get(union) for union in ("anyOf", "oneOf", "allOf")]
-    listed = [option for found in options if isinstance(found, list) for option in found]
-    if listed:
-        # An option that does not say may be a string.
-        return set().union(*(_kinds(option, root, depth - 1) or STRING for option in listed))
-    if "properties" in schema:
-        return {"object"}
-    return {"array"} if "items" in schema else set()
-
-
-def _referred(reference: str, root: Mapping[str, Any]) -> Any:
-    found: Any = root
-    for name in reference.removeprefix("#").split("/")[1:]:
-        name = name.replace("~1", "/").replace("~0", "~")
-        found = found.get(name) if isinstance(found, Mapping) else None
-    return found
+    return [option for found in options if isinstance(found, list) for option in found]

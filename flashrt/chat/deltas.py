@@ -44,7 +44,17 @@ class ToolCallArguments:
     text: str
 
 
-Delta = TextDelta | ThinkingDelta | ToolCallStart | ToolCallArguments
+@attrs.frozen
+class ToolCallEnd:
+    """A call is complete: its arguments are whole, and the model has left it.
+
+    A call without this delta was left open, by a cut or by the model, and must not be executed.
+    """
+
+    index: int
+
+
+Delta = TextDelta | ThinkingDelta | ToolCallStart | ToolCallArguments | ToolCallEnd
 
 
 @attrs.frozen

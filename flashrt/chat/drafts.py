@@ -18,26 +18,28 @@ class CallsInThinking(Enum):
 
 
 class Draft:
-    """Reads what may be calls at the end of thinking, and keeps the text in case they are not.
-
-    `raw` is what thinking shows of it if it was a draft.
-    """
+    """Reads what may be calls at the end of thinking, and keeps the text in case they are not."""
 
     def __init__(self, reader: Reads) -> None:
         """`reader` stands in text, at the place where the call opens."""
-        self.raw = ""
         self._reader = reader
+        self._raw: list[str] = []
         self._said: list[Said] = []
 
     def text(self, text: str) -> bool:
         """Take further text; False as soon as it is certain that this does not end the answer."""
-        self.raw += text
+        self._raw.append(text)
         return self._keep(self._reader.text(text))
 
     def control(self, literal: str, *, shown: bool) -> bool:
         """Take a control token, `shown` where thinking would show it."""
-        self.raw += literal if shown else ""
+        self._raw.append(literal if shown else "")
         return self._keep(self._reader.control(literal))
+
+    @property
+    def raw(self) -> str:
+        """What thinking shows of it if it was a draft."""
+        return "".join(self._raw)
 
     def ended(self) -> list[Said] | None:
         """The model ended the answer here: its calls, or None if they are not all whole."""

@@ -5,14 +5,16 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import llguidance
 import numpy as np
 from numpy.typing import NDArray
 
+from flashrt.chat.arguments import ToolSchemas
 from flashrt.chat.request import Json
-from flashrt.chat.shape import AnswerShape, CallShape, JsonShape
+from flashrt.chat.shape import CallShape, JsonShape
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.errors import BadRequest
 
@@ -22,8 +24,14 @@ COMPILED_MAX = 64
 CALL_OPEN = "<tool_call>"
 CALL_CLOSE = "</tool_call>"
 
-RAW_TYPES = ("string", None)
-"""Values of these types are written as they are, not as JSON."""
+NOT_ENFORCED = ("pattern", "minLength", "format", "anyOf", "oneOf", "allOf", "$ref")
+"""What a parameter that is text may not have if its function is `strict`."""
+
+LENGTH_MAX = 1000
+"""A longer `maxLength` of raw text is no limit: its grammar would be too large."""
+
+WHITESPACE = r"[ \t\n]{0,48}"
+"""Between the parts of a JSON value: enough to indent, and an end to a model that only indents."""
 
 
 class Grammars:
@@ -39,7 +47,7 @@ class Grammars:
         self._compiled: OrderedDict[str, llguidance.LLMatcher] = OrderedDict()
         self._lock = threading.Lock()
 
-    def compile(self, shape: AnswerShape) -> "Matcher":
+    def compile(self, shape: JsonShape | CallShape) -> "Matcher":
         """A matcher at the start of the shape. Raises BadRequest for what cannot be enforced."""
         source, field = self._source(shape)
         with self._lock:
@@ -55,64 +63,112 @@ class Grammars:
                 self._compiled.popitem(last=False)
         return Matcher(matcher.deep_copy(), self._vocab_size)
 
-    def _source(self, shape: AnswerShape) -> tuple[str, str]:
+    def _source(self, shape: JsonShape | CallShape) -> tuple[str, str]:
         match shape:
-            case JsonShape(schema, field):
-                text = json.dumps(schema)
-                return llguidance.LLMatcher.grammar_from_json_schema(text), field
+            case JsonShape(schema, field, calls):
+                either = "start: value" if calls is None else "start: value | calls"
+                rules = [either, f"value: %json {_flexible(schema)}"]
+                rules += [] if calls is None else self._calls(calls)
             case CallShape():
-                return llguidance.LLMatcher.grammar_from_lark(self._calls(shape)), "tools"
+                field, rules = "tools", ["start: calls", *self._calls(shape)]
+        return llguidance.LLMatcher.grammar_from_lark("\n".join(rules)), field
 
     def _check(self, source: str, field: str) -> None:
         failed, words = llguidance.LLMatcher.validate_grammar_with_warnings(source, self._tokens)
         if failed or words:
             raise BadRequest(
                 f"`{field}` cannot be enforced, so it is refused rather than ignored: "
-                f"{'; '.join(words)}",
+                f"{'; '.join(map(_in_short, words))}",
                 param=field,
             )
 
     # -- calls ----------------------------------------
 
-    def _calls(self, shape: CallShape) -> str:
-        """The family's wire format of tool calls as a Lark grammar."""
+    def _calls(self, shape: CallShape) -> list[str]:
+        """The family's wire format of tool calls as rules of a Lark grammar."""
         if CALL_OPEN not in self._control or CALL_CLOSE not in self._control:
             raise BadRequest("This model's vocabulary has no tool calls.", param="tool_choice")
         begin, end = self._control[CALL_OPEN], self._control[CALL_CLOSE]
         names = " | ".join(f"f{i}" for i in range(len(shape.functions)))
         rules = [
-            'start: call ("\\n" call)*' if shape.parallel else "start: call",
+            'calls: call ("\\n" call)*' if shape.parallel else "calls: call",
             f'call: <[{begin}]> "\\n" ({names}) "</function>\\n" <[{end}]>',
-            'raw[suffix="\\n</parameter>\\n"]: /(.|\\n)*/',
+            f"raw{_raw(None)}",
         ]
         for i, function in enumerate(shape.functions):
             rules += _function_rules(f"f{i}", function)
-        return "\n".join(rules)
+        return rules
+
+
+def _in_short(words: str) -> str:
+    """What the compiler says, without the place in a grammar that the client never saw."""
+    return re.sub(r"^at \d+\(\d+\): ", "", words.partition("\n")[0])
+
+
+def _flexible(schema: Any, shared: Mapping[str, Any] = MappingProxyType({})) -> str:
+    """A schema as JSON text, with its blanks bounded."""
+    if not isinstance(schema, dict):
+        schema = {} if schema else {"not": {}}
+    return json.dumps({**shared, **schema, "x-guidance": {"whitespace_pattern": WHITESPACE}})
 
 
 def _function_rules(rule: str, function: Json) -> list[str]:
     """One function: its parameters in the order of the schema, optional ones may be left out."""
     schema = function.get("parameters") or {}
-    required = schema.get("required") or ()
+    required, properties = schema.get("required") or (), schema.get("properties") or {}
+    if not isinstance(required, list | tuple) or not isinstance(properties, dict):
+        raise BadRequest(
+            f'The parameters of "{function["name"]}" are no JSON schema of an object, so a call '
+            "cannot be enforced.",
+            param="tools",
+        )
     parts, rules = [_literal(f"<function={function['name']}>\n")], []
-    for j, (name, value) in enumerate((schema.get("properties") or {}).items()):
+    for j, name in enumerate(properties):
         parts.append(f"{rule}p{j}" if name in required else f"{rule}p{j}?")
-        body = _value(value, schema)
+        body, more = _value(function, name, f"{rule}r{j}")
         rules.append(f"{rule}p{j}: {_literal(f'<parameter={name}>' + chr(10))} {body}")
+        rules += more
     return [f"{rule}: {' '.join(parts)}", *rules]
 
 
-def _value(value: Any, schema: Mapping[str, Any]) -> str:
-    """A parameter's value and its closing tag. Text is raw; everything else is JSON."""
-    closing = _literal("\n</parameter>\n")
+def _value(function: Json, name: str, rule: str) -> tuple[str, list[str]]:
+    """A parameter's value and its closing tag, and a rule that they need.
+
+    What may be a string is written as it is, of which a list of choices and the greatest length are
+    enforced; everything else is JSON.
+    """
+    schema = function["parameters"]
+    value = schema["properties"][name]
     value = value if isinstance(value, dict) else {}
-    choices = value.get("enum")
+    closing = _literal("\n</parameter>\n")
+    choices = [value["const"]] if "const" in value else value.get("enum")
     if isinstance(choices, list) and choices and all(isinstance(c, str) for c in choices):
-        return f"({' | '.join(_literal(choice) for choice in choices)}) {closing}"
-    if value.get("type") in RAW_TYPES or isinstance(value.get("type"), list):
-        return "raw"
-    shared = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
-    return f"%json {json.dumps({**shared, **value})} {closing}"
+        return f"({' | '.join(_literal(choice) for choice in choices)}) {closing}", []
+    if "string" not in ToolSchemas.of([function]).kinds(function["name"], name):
+        shared = {key: schema[key] for key in ("$defs", "definitions") if key in schema}
+        return f"%json {_flexible(value, shared)} {closing}", []
+    if function.get("strict") is True:
+        _refuse_unenforced(function["name"], name, value)
+    most = value.get("maxLength")
+    if not isinstance(most, int) or isinstance(most, bool) or not 0 <= most <= LENGTH_MAX:
+        return "raw", []
+    return rule, [f"{rule}{_raw(most)}"]
+
+
+def _refuse_unenforced(function: str, name: str, value: Mapping[str, Any]) -> None:
+    for keyword in NOT_ENFORCED:
+        if keyword in value:
+            raise BadRequest(
+                f'`{keyword}` of the parameter "{name}" of "{function}" cannot be enforced in a '
+                "text. Leave it out, or leave `strict` out.",
+                param="tools",
+            )
+
+
+def _raw(most: int | None) -> str:
+    """The rest of a rule for text up to the tag that closes it, of at most so many characters."""
+    times = "*" if most is None else f"{{0,{most}}}"
+    return f'[suffix="\\n</parameter>\\n"]: /(.|\\n){times}/'
 
 
 def _literal(text: str) -> str:

@@ -1,4 +1,4 @@
-"""Keeps an answer in its shape: free while it thinks, then the grammar, id by id."""
+"""Keeps an answer in its shape: the grammar, id by id, where thinking is over."""
 
 from collections.abc import Sequence
 from enum import Enum, auto
@@ -42,7 +42,10 @@ class Guide:
         opens_thinking: bool,
         think_close: int | None,
         lead: Sequence[int],
+        thoughts: Row = None,
     ) -> None:
+        """`thoughts`: what a think block may hold, which is not bound by the shape."""
+        self._thoughts = thoughts
         self._matcher = matcher
         self._think_close = think_close
         self._lead = tuple(lead)
@@ -69,7 +72,7 @@ class Guide:
     def _row(self, place: _Place) -> Row:
         match place.phase:
             case Phase.THINKING:
-                return None
+                return self._thoughts
             case Phase.LEAD:
                 return self._lead[place.lead]
             case Phase.SHAPED:
@@ -92,3 +95,34 @@ class Guide:
                 return _Place(Phase.LEAD) if self._lead else _Place(Phase.SHAPED)
         done = place.lead + 1
         return _Place(Phase.LEAD, done) if done < len(self._lead) else _Place(Phase.SHAPED)
+
+
+class EndsAfterCall:
+    """A constraint too: free up to the end of the first call, and then only a stop may follow.
+
+    A call inside the think block is a thought.
+    """
+
+    def __init__(
+        self, *, call_close: int, think_close: int | None, opens_thinking: bool, stops: Row
+    ) -> None:
+        self._call_close = call_close
+        self._think_close = think_close
+        self._place = (opens_thinking, False)
+        self._stops = stops
+
+    def __call__(self, accepted: Sequence[int], draft: Sequence[int]) -> Sequence[Row]:
+        """One row of limits per draft id and one more; moves by `accepted` only."""
+        for token in accepted:
+            self._place = self._after(self._place, token)
+        places = [self._place]
+        for token in draft:
+            places.append(self._after(places[-1], token))
+        return [self._stops if called else None for _, called in places]
+
+    def _after(self, place: tuple[bool, bool], token: int) -> tuple[bool, bool]:
+        """(inside the think block, a call is whole) after one more id."""
+        thinks, called = place
+        if thinks:
+            return token != self._think_close, called
+        return False, called or token == self._call_close

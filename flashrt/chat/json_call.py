@@ -4,7 +4,7 @@ import json
 from collections.abc import Callable, Container
 from typing import Any
 
-from flashrt.chat.json_text import JsonText, StringText
+from flashrt.chat.json_text import IN_STRING, JsonText, StringText
 from flashrt.chat.markers import NAME_MAX
 
 ARGUMENTS = ("arguments", "parameters")
@@ -37,6 +37,16 @@ class JsonCall:
         self._arguments: JsonText | None = None
         self._written = ""
 
+    @classmethod
+    def of_function(cls, name: str) -> "JsonCall":
+        """Only the arguments of a call of `name`, behind their first brace."""
+        call = cls(None)
+        call.name = name
+        call._arguments = JsonText()
+        call._arguments.feed("{")
+        call._read = call._in_function
+        return call
+
     def feed(self, text: str) -> int:
         """Take text; how much of it belongs to the call."""
         at = 0
@@ -57,7 +67,7 @@ class JsonCall:
     @property
     def may_close(self) -> bool:
         """Whether an end of the call that stands here is one: only braces were forgotten."""
-        inside = self._arguments if self._read == self._in_arguments else None
+        inside = self._open_arguments()
         return self.is_whole or (inside is not None and inside.may_close)
 
     @property
@@ -66,7 +76,7 @@ class JsonCall:
         if self._read == self._in_spelled:
             return not self.is_whole
         scalar = self._read == self._in_scalar and self._scalar.in_string
-        inside = self._arguments if self._read == self._in_arguments else None
+        inside = self._open_arguments()
         return self._string is not None or scalar or (inside is not None and inside.in_string)
 
     def written(self) -> str:
@@ -148,8 +158,17 @@ class JsonCall:
             self._read = self._comma_or_end
         return at
 
+    def _in_function(self, text: str, at: int) -> int:
+        at = self._write(text, at)
+        self.over = self.is_whole
+        return at
+
     def _in_spelled(self, text: str, at: int) -> int:
-        """A string that spells an object; letter by letter, as above."""
+        """A string that spells an object; letter by letter, as above, where it is no plain text."""
+        plain = self._plain_run(text, at)
+        if plain:
+            self._write(plain)
+            return at + len(plain)
         spelled, _ = self._text_of_string(text[at], 0)
         for letter in spelled:
             self._spell(letter)
@@ -159,6 +178,14 @@ class JsonCall:
                 self._write("{}")
             self.broken = self.broken or not self.is_whole
         return at + 1
+
+    def _plain_run(self, text: str, at: int) -> str:
+        """Letters that stand for themselves in both strings, where one is in the other."""
+        inside = self._arguments is not None and self._arguments.in_string
+        if not inside or self._string is None or self._string.is_in_escape:
+            return ""
+        special = IN_STRING.search(text, at)
+        return text[at : special.start() if special else len(text)]
 
     def _spell(self, letter: str) -> None:
         if letter.isspace() and (self._arguments is None or self.is_whole):
@@ -195,6 +222,9 @@ class JsonCall:
         if self._string.over:
             self._string = None
         return inside, at
+
+    def _open_arguments(self) -> JsonText | None:
+        return self._arguments if self._read in (self._in_arguments, self._in_function) else None
 
     def _write(self, text: str, at: int = 0) -> int:
         """Let the arguments grow; where in `text` they stopped."""

@@ -31,6 +31,11 @@ class StringText:
         self._escape = ""
         self._high = 0  # the first half of a pair of surrogates
 
+    @property
+    def is_in_escape(self) -> bool:
+        """Whether what comes next may change what came before."""
+        return bool(self._escape or self._high)
+
     def feed(self, text: str, at: int = 0) -> tuple[str, int]:
         """The characters that `text` from `at` on stands for, and where reading stopped."""
         out: list[str] = []

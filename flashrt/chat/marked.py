@@ -1,7 +1,7 @@
 """Rendered text whose control tokens are marked, and how it is cut at them."""
 
 from collections.abc import Container, Iterator, Sequence
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import attrs
@@ -28,6 +28,10 @@ class Marked:
 
     text: str
     stand_ins: tuple[str, str] | None = None
+
+    def up_to(self, mark: str) -> "Marked":
+        """What stands in front of `mark`."""
+        return attrs.evolve(self, text=self.text.partition(mark)[0])
 
     def pieces(self) -> list[Piece]:
         """The text cut at its control tokens, without marks."""
@@ -59,9 +63,27 @@ def render_marked(template: Template, values: dict[str, Any]) -> Marked:
     """Render `values` so that no string in them can pass for a control token of the template."""
     if not _holds_mark(values):
         return Marked(template.render(values))
-    stand_ins = _stand_ins(values, template.source)
+    first, second = private_characters(values, template.source, 2)
+    stand_ins = (first, second)
     table = str.maketrans(dict(zip((OPEN, CLOSE), stand_ins, strict=True)))
     return Marked(template.render(_translated(values, table)), stand_ins)
+
+
+def private_characters(values: Any, source: str, count: int) -> list[str]:
+    """Private characters that occur nowhere in the values, nor in the template. Raises BadRequest.
+
+    None of them is one of our marks.
+    """
+    taken = set(chain.from_iterable(_strings(values))).union(source, OPEN, CLOSE)
+    free = (chr(code) for code in chain(*PRIVATE_USE) if chr(code) not in taken)
+    found = list(islice(free, count))
+    if len(found) < count:
+        raise BadRequest(
+            "The messages use every private-use character of Unicode; FlashRT needs a few of them "
+            "to tell its own marks apart. Leave some out.",
+            param="messages",
+        )
+    return found
 
 
 def opens_thinking(pieces: Sequence[Piece], control: Container[str]) -> bool:
@@ -81,20 +103,6 @@ def _holds_mark(value: Any) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_holds_mark, value))
     return False
-
-
-def _stand_ins(values: Any, source: str) -> tuple[str, str]:
-    """Two private characters that occur nowhere in the values, nor in the template."""
-    taken = set(chain.from_iterable(_strings(values))).union(source, OPEN, CLOSE)
-    free = (chr(code) for code in chain(*PRIVATE_USE) if chr(code) not in taken)
-    first, second = next(free, None), next(free, None)
-    if first is None or second is None:
-        raise BadRequest(
-            "The messages use every private-use character of Unicode; FlashRT needs two of them "
-            "to tell its own control tokens apart. Leave some out.",
-            param="messages",
-        )
-    return first, second
 
 
 def _strings(value: Any) -> Iterator[str]:

@@ -1,7 +1,8 @@
 """How the reader's events are written: as control tokens if the vocabulary has them, or as text."""
 
 import re
-from collections.abc import Container
+from collections.abc import Container, Mapping, Sequence
+from functools import cache
 
 import attrs
 
@@ -46,7 +47,7 @@ class Marker:
     def spelled(cls, event: ReadingEvent, *elements: str) -> "Marker":
         """From regular expressions that follow each other, each short of the name atomic."""
         partial = ""
-        for element in reversed(elements):
+        for element in reversed(elements[:-1]):
             partial = f"(?:{NAME_SO_FAR if element == NAME else element}{partial})?"
         return cls(event, re.compile("".join(elements)), re.compile(partial))
 
@@ -98,12 +99,18 @@ BLOCK_SPELLINGS = {
 }
 
 
-def text_markers(control: Container[str], reads_calls: bool) -> dict[Reading, tuple[Marker, ...]]:
+def text_markers(control: Container[str], reads_calls: bool) -> Mapping[Reading, Sequence[Marker]]:
     """For each state the markers that are read from text there: those with a row in the table."""
+    return _by_state(frozenset(m for m in BLOCK_MARKERS if m in control), reads_calls)
+
+
+@cache
+def _by_state(by_id: frozenset[str], reads_calls: bool) -> Mapping[Reading, Sequence[Marker]]:
     markers = list(CALL_SPELLINGS) if reads_calls else []
     markers += [
         marker
         for literal, marker in BLOCK_SPELLINGS.items()
-        if literal not in control and (reads_calls or literal not in CALL_MARKERS)
+        if literal not in by_id and (reads_calls or literal not in CALL_MARKERS)
     ]
-    return {state: tuple(m for m in markers if m.event in READER.legal(state)) for state in Reading}
+    legal = {state: set(READER.legal(state)) for state in Reading}
+    return {state: tuple(m for m in markers if m.event in legal[state]) for state in Reading}

@@ -3,6 +3,7 @@
 import json
 import re
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any
 
 from flashrt.chat.request import Json
@@ -17,7 +18,16 @@ ROLES = {
     "function": "tool",
 }
 
-TEXT_PARTS = ("text", "input_text", "output_text")
+TEXT_PARTS = {
+    "text": "text",
+    "input_text": "text",
+    "output_text": "text",
+    "refusal": "refusal",
+}
+"""Kinds of parts that are text, and the field that has it."""
+
+THINKING_PARTS = {"thinking": "thinking", "reasoning": "text", "reasoning_text": "text"}
+"""The same for an assistant's thinking."""
 
 INLINE_THINKING = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
@@ -27,7 +37,9 @@ def normalized(messages: Sequence[Json], *, late_system: bool = True) -> list[Js
 
     Leading system messages become one. A later one stays where it is; without `late_system` (the
     template refuses it there) it becomes a user message in its place, so the prompt before it
-    stays the same. Unknown fields are dropped. Normalising twice changes nothing.
+    stays the same. Results stand in the order of the calls that they answer, where that is clear:
+    some clients send them as they finish. Unknown fields are dropped. Normalising twice changes
+    nothing.
 
     Raises BadRequest that names the message.
     """
@@ -42,21 +54,23 @@ def normalized(messages: Sequence[Json], *, late_system: bool = True) -> list[Js
         for message in plain[1:]:
             if message["role"] == "system":
                 message["role"] = "user"
-    return plain
+    return _with_results_in_order(plain)
 
 
 def _message(message: Any, where: str) -> Json:
     if not isinstance(message, Mapping):
         raise BadRequest(f"`{where}` must be an object.", param=where)
     role = _role(message.get("role"), where)
-    plain: Json = {"role": role, "content": _text(message.get("content"), f"{where}.content")}
+    content = message.get("content")
+    thought = ""
+    if role == "assistant" and isinstance(content, list):
+        content, thought = _thinking_apart(content)
+    plain: Json = {"role": role, "content": _text(content, f"{where}.content")}
     if role == "assistant":
-        _add_thinking(plain, message)
-        calls = message.get("tool_calls")
+        _add_thinking(plain, message, thought)
+        calls = _calls(message, where)
         if calls:
-            plain["tool_calls"] = [
-                _call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls)
-            ]
+            plain["tool_calls"] = calls
     if role == "tool":
         for name in ("tool_call_id", "name"):
             if isinstance(message.get(name), str):
@@ -87,11 +101,9 @@ def _text(content: Any, where: str) -> str:
 
 
 def _part(part: Any, where: str) -> str:
-    if isinstance(part, str):
-        return part
-    kind = part.get("type") if isinstance(part, Mapping) else None
-    text = part.get("text") if kind in TEXT_PARTS else None
-    if not isinstance(text, str):
+    text = part if isinstance(part, str) else _text_of(part, TEXT_PARTS)
+    if text is None:
+        kind = part.get("type") if isinstance(part, Mapping) else None
         raise BadRequest(
             f"`{where}` is of type {json.dumps(kind, default=str)}; this model reads text only: "
             '{"type": "text", "text": ...}.',
@@ -100,13 +112,28 @@ def _part(part: Any, where: str) -> str:
     return text
 
 
-def _add_thinking(plain: Json, message: Mapping[str, Any]) -> None:
-    """From either field, or from a think block that the client left in front of the content.
+def _text_of(part: Any, kinds: Mapping[str, str]) -> str | None:
+    """What a part says, if it is one of `kinds`."""
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    field = kinds.get(kind) if isinstance(kind, str) else None
+    text = part.get(field) if field else None
+    return text if isinstance(text, str) else None
+
+
+def _thinking_apart(parts: list[Any]) -> tuple[list[Any], str]:
+    """Parts without those of thinking, and what these say."""
+    thought = [_text_of(part, THINKING_PARTS) for part in parts]
+    rest = [part for part, text in zip(parts, thought, strict=True) if text is None]
+    return rest, "".join(text for text in thought if text is not None)
+
+
+def _add_thinking(plain: Json, message: Mapping[str, Any], thought: str) -> None:
+    """From either field, from `thought` in parts, or from a think block in front of the content.
 
     The template would look for such a block itself, but what it is given is text to it, never a
     control token.
     """
-    thinking = message.get("reasoning_content") or message.get("reasoning")
+    thinking = message.get("reasoning_content") or message.get("reasoning") or thought
     if isinstance(thinking, str) and thinking:
         plain["reasoning_content"] = thinking
         return
@@ -114,6 +141,16 @@ def _add_thinking(plain: Json, message: Mapping[str, Any]) -> None:
     if inline:
         plain["reasoning_content"] = inline[1].strip("\n")
         plain["content"] = plain["content"][inline.end() :].lstrip("\n")
+
+
+def _calls(message: Mapping[str, Any], where: str) -> list[Json]:
+    """The message's calls; `function_call` is how they were written before there were several."""
+    calls = message.get("tool_calls")
+    if not calls and message.get("function_call"):
+        return [_call({"function": message["function_call"]}, f"{where}.function_call")]
+    if not isinstance(calls, list | tuple | None):
+        raise BadRequest(f"`{where}.tool_calls` must be a list.", param=f"{where}.tool_calls")
+    return [_call(call, f"{where}.tool_calls[{i}]") for i, call in enumerate(calls or ())]
 
 
 def _call(call: Any, where: str) -> Json:
@@ -142,3 +179,22 @@ def _arguments(arguments: Any) -> Json:
     except (TypeError, ValueError, RecursionError):
         return {"arguments": arguments}
     return value if isinstance(value, dict) else {"arguments": arguments}
+
+
+def _with_results_in_order(messages: list[Json]) -> list[Json]:
+    ordered: list[Json] = []
+    for is_result, run in groupby(messages, lambda message: message["role"] == "tool"):
+        group = list(run)
+        if is_result and ordered:
+            group = _in_order(group, ordered[-1].get("tool_calls", []))
+        ordered += group
+    return ordered
+
+
+def _in_order(results: list[Json], calls: list[Json]) -> list[Json]:
+    """Results in the order of their calls, if each names another one; else as they are."""
+    places = {call["id"]: i for i, call in enumerate(calls) if "id" in call}
+    ids = [result.get("tool_call_id") for result in results]
+    if len(set(ids)) < len(ids) or not places.keys() >= set(ids):
+        return results
+    return sorted(results, key=lambda result: places[result["tool_call_id"]])

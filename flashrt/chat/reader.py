@@ -2,86 +2,31 @@
 
 import string
 from collections.abc import Callable, Container, Sequence
-from typing import Protocol
 
-import attrs
-
-from flashrt.chat.arguments import ArgumentsText, ToolSchemas
-from flashrt.chat.deltas import Delta, TextDelta, ThinkingDelta, ToolCallArguments, ToolCallStart
-from flashrt.chat.markers import BLOCK_MARKERS, CALL_MARKERS, text_markers
+from flashrt.chat.calls import Calls
+from flashrt.chat.deltas import Delta, TextDelta, ThinkingDelta
+from flashrt.chat.drafts import CallsInThinking, Draft
+from flashrt.chat.edges import Edges
+from flashrt.chat.lines import Lines
+from flashrt.chat.markers import BLOCK_MARKERS, CALL_MARKERS, Marker, tag_name, text_markers
+from flashrt.chat.reads import Said
 from flashrt.chat.request import Json
-from flashrt.fsm.reader import READER, Reading, ReadingEvent
+from flashrt.fsm.reader import COMPLETES, READER, Reading, ReadingEvent
 from flashrt.fsm.table import Machine
-
-
-@attrs.frozen
-class Said:
-    """A delta, and where in the answer's text the first character of a TextDelta stands."""
-
-    delta: Delta
-    at: int
-
-
-class Reads(Protocol):
-    """Turns text and control tokens into deltas; `position` counts characters read."""
-
-    position: int
-    complete_calls: int
-
-    @property
-    def is_thinking(self) -> bool: ...
-    @property
-    def is_text(self) -> bool: ...
-    def text(self, text: str) -> list[Said]: ...
-    def control(self, literal: str) -> list[Said]: ...
-    def finish(self, *, cut_off: bool) -> list[Said]: ...
-
-
-class PlainReader:
-    """All text is text; control tokens are not shown. For answers without structure."""
-
-    is_thinking = False
-    is_text = True
-
-    def __init__(self) -> None:
-        self.position = 0
-        self.complete_calls = 0
-
-    def text(self, text: str) -> list[Said]:
-        """As it stands."""
-        at = self.position
-        self.position += len(text)
-        return [Said(TextDelta(text), at)] if text else []
-
-    def control(self, literal: str) -> list[Said]:
-        """Not shown."""
-        self.position += len(literal)
-        return []
-
-    def finish(self, *, cut_off: bool) -> list[Said]:
-        """Nothing is ever held back."""
-        return []
-
-
-# -- the reader --------------------------------------------------------------------------------
 
 BLANK_HELD = (Reading.CALL, Reading.CALLED, Reading.VALUE_OVER, Reading.LEAVING)
 """States between two things: blanks in them wait until it is known what they belong to."""
 
+GUESSES = (*BLANK_HELD, Reading.OBJECT, Reading.DRAFT)
+"""States that may turn out to have been something else."""
+
+IN_JSON = (Reading.OBJECT, Reading.JSON)
+
+TAGS_THAT_OPEN = (ReadingEvent.FUNCTION_OPEN, ReadingEvent.WRAPPER_OPEN)
+"""Read in text only where a line begins, outside of code: elsewhere people write about them."""
+
 STARTS_AFRESH = (Reading.TEXT, Reading.THINKING, Reading.FUNCTION, Reading.VALUE)
 """States whose text is stripped of newlines at its start when they are entered by a marker."""
-
-COMPLETES = {
-    (Reading.FUNCTION, ReadingEvent.FUNCTION_CLOSE),
-    (Reading.FUNCTION, ReadingEvent.CALL_CLOSE),
-    (Reading.FUNCTION, ReadingEvent.CALL_OPEN),
-    (Reading.VALUE_OVER, ReadingEvent.FUNCTION_CLOSE),
-    (Reading.VALUE_OVER, ReadingEvent.CALL_CLOSE),
-    (Reading.VALUE_OVER, ReadingEvent.CALL_OPEN),
-    (Reading.LEAVING, ReadingEvent.CALL_CLOSE),
-    (Reading.LEAVING, ReadingEvent.CALL_OPEN),
-}
-"""The rows of specs/reader.md whose reason says *complete*."""
 
 
 class Reader:
@@ -98,29 +43,36 @@ class Reader:
         tools: Sequence[Json],
         new_call_id: Callable[[], str],
         opens_thinking: bool = False,
+        calls_in_thinking: CallsInThinking = CallsInThinking.TAKE_LAST,
     ) -> None:
         """`control`: the vocabulary's control tokens; a marker among them is read by id only."""
         self.position = 0
-        self.complete_calls = 0
         self._machine = Machine(READER, Reading.THINKING if opens_thinking else Reading.TEXT)
+        self._control = control
+        self._tools = tools
+        self._drafts = bool(tools) and calls_in_thinking is CallsInThinking.TAKE_LAST
         self._markers = text_markers(control, bool(tools))
-        self._reads_calls = bool(tools)
-        self._schemas = ToolSchemas.of(tools)
         self._new_call_id = new_call_id
         self._said: list[Said] = []
         self._buffer = ""
         self._held = ""
         self._held_at = 0
-        self._at_start = opens_thinking  # newlines at the start of a block are not part of it
-        self._newlines = ""  # nor at its end, once that is known to be the end
-        self._calls = 0
-        self._tool = ""
-        self._arguments = ArgumentsText()
+        self._edges = Edges(at_start=opens_thinking)
+        self._lines = Lines()
+        self._wrappers: list[str] = []  # frames in other words that are open
+        self._framed = False  # by the model's own marker, which nobody writes in passing
+        self._calls = Calls(tools, new_call_id, self._say)
+        self._draft: Draft | None = None
+
+    @property
+    def complete_calls(self) -> int:
+        """How many calls are whole."""
+        return self._calls.complete
 
     @property
     def is_thinking(self) -> bool:
         """Whether we are inside the think block."""
-        return self._machine.state is Reading.THINKING
+        return self._machine.state in (Reading.THINKING, Reading.DRAFT)
 
     @property
     def is_text(self) -> bool:
@@ -141,8 +93,12 @@ class Reader:
         at = self.position
         self.position += len(literal)
         event = BLOCK_MARKERS.get(literal)
-        if literal in CALL_MARKERS and not self._reads_calls:
-            event = None
+        if self._reads_on_in_draft(literal, event):
+            return self._take()
+        held_as_text = self._machine.state is Reading.OBJECT  # if it turns out to be no call
+        if self._in_string() and (literal in CALL_MARKERS or not held_as_text):
+            self._plain(literal, at)
+            return self._take()
         if event is None or not self._legal(event):
             self._give_up_guess()
         if event is not None and self._legal(event):
@@ -152,11 +108,12 @@ class Reader:
         return self._take()
 
     def finish(self, *, cut_off: bool) -> list[Said]:
-        """The answer is over: `cut_off`, or ended by the model itself, which completes a call."""
-        in_text = self._machine.state in (Reading.TEXT, Reading.THINKING)
-        if in_text or not cut_off:
-            self._settle()
+        """The answer is over: `cut_off`, or ended by the model itself, which completes a call.
+
+        What a cut leaves undecided is not shown, so every shorter answer begins the longer one.
+        """
         if not cut_off:
+            self._settle()
             self._complete_at_end()
         return self._take()
 
@@ -173,17 +130,33 @@ class Reader:
             taken = self._plain(plain, at)
             self._buffer = self._buffer[taken:]
             return True
-        markers = self._markers[self._machine.state]
+        state = self._machine.state
+        markers = [] if self._in_string() else list(filter(self._may_be, self._markers[state]))
         for marker in markers:
             found = marker.full.match(self._buffer)
-            if found:
+            name = tag_name(found[1]) if found and marker.full.groups else ""
+            if found and (not name or self._may_be(marker, name)):
                 self._buffer = self._buffer[found.end() :]
-                self._marker(marker.event, found[0], at, *found.groups())
+                self._marker(marker.event, found[0], at, name)
                 return True
         if any(marker.could_begin(self._buffer) for marker in markers):
             return False
         taken = self._plain("<", at)
         self._buffer = self._buffer[taken:]
+        return True
+
+    def _may_be(self, marker: Marker, name: str | None = None) -> bool:
+        """Whether this spelling of an event means it; without `name`, whether it still may."""
+        match self._machine.state, marker.event:
+            case Reading.THINKING, ReadingEvent.CALL_OPEN:
+                return self._drafts
+            case Reading.TEXT, event if event in TAGS_THAT_OPEN and not self._lines.may_open:
+                return False
+            case _, ReadingEvent.FUNCTION_OPEN if name is not None:
+                in_frame = self._framed and self._machine.state is not Reading.TEXT
+                return in_frame or name in self._calls.offered
+            case _, ReadingEvent.WRAPPER_CLOSE:
+                return bool(self._wrappers) and name in (None, self._wrappers[-1])
         return True
 
     def _settle(self) -> None:
@@ -193,7 +166,16 @@ class Reader:
             self._buffer = self._buffer[taken:]
 
     def _legal(self, event: ReadingEvent) -> bool:
-        return (self._machine.state, event) in READER.rows
+        """Whether a control token means this here."""
+        state = self._machine.state
+        if "CALL" in event.name and not self._tools:
+            return False
+        if state is Reading.THINKING and event is ReadingEvent.CALL_OPEN:
+            return self._drafts
+        return (state, event) in READER.rows
+
+    def _in_string(self) -> bool:
+        return self._machine.state in IN_JSON and self._calls.object.in_string
 
     def _take(self) -> list[Said]:
         said, self._said = self._said, []
@@ -202,50 +184,129 @@ class Reader:
     # -- what a marker does ---------------------------------------------------------------------
 
     def _marker(self, event: ReadingEvent, literal: str, at: int, name: str = "") -> None:
+        if self._machine.state is Reading.JSON and not self._calls.object.may_close:
+            self._wrong_guess()
         before = self._machine.state
         after = self._machine.fire(event)
         if (before, event) in COMPLETES:
-            self._complete(value_open=before is not Reading.FUNCTION)
-        if after is Reading.FUNCTION and event is ReadingEvent.FUNCTION_OPEN:
-            self._start_call(name.strip())
+            self._complete(before)
+        self._frame(event, before, name)
+        if before is Reading.DRAFT:
+            self._only_thought()
+        if after is Reading.DRAFT:
+            self._begin_draft(literal)
+        elif after is Reading.FUNCTION and event is ReadingEvent.FUNCTION_OPEN:
+            self._calls.open_function(name)
         elif after is Reading.VALUE:
-            self._start_value(name.strip(), value_open=before is Reading.VALUE_OVER)
+            self._calls.open_parameter(name, value_open=before is Reading.VALUE_OVER)
         guess = after in (Reading.VALUE_OVER, Reading.LEAVING)
         if guess and before is not Reading.VALUE:  # the guess before was wrong
             self._value(self._held)
         if guess:
-            literal = self._newlines + literal
-            self._newlines = ""
-        self._held, self._held_at = literal, at
-        if before is not after and after in STARTS_AFRESH:
-            self._at_start, self._newlines = True, ""
+            literal = self._edges.give_back() + literal
+        if before is after is Reading.CALL:
+            self._held += literal
+        else:
+            self._held, self._held_at = literal, at
+        thinks_on = before is Reading.DRAFT and after is Reading.THINKING
+        if before is not after and after in STARTS_AFRESH and not thinks_on:
+            self._edges.begin()
 
-    def _start_call(self, name: str) -> None:
-        self._tool = name
-        self._arguments = ArgumentsText()
-        self._say(ToolCallStart(self._calls, self._new_call_id(), name))
-        self._say_arguments(self._arguments.open())
+    def _frame(self, event: ReadingEvent, before: Reading, name: str) -> None:
+        """Keep in mind what a call stands in."""
+        match event:
+            case ReadingEvent.CALL_OPEN:
+                self._framed = True
+            case ReadingEvent.WRAPPER_OPEN:
+                self._framed = self._framed and before is Reading.CALL
+                self._wrappers.append(name)
+            case ReadingEvent.WRAPPER_CLOSE:
+                self._wrappers.pop()
+            case ReadingEvent.CALL_CLOSE:
+                self._framed = False
 
-    def _start_value(self, name: str, *, value_open: bool) -> None:
-        ended = self._arguments.end_value() if value_open else ""
-        kinds = self._schemas.kinds(self._tool, name)
-        self._say_arguments(ended + self._arguments.name(name, kinds))
-
-    def _complete(self, *, value_open: bool) -> None:
-        ended = self._arguments.end_value() if value_open else ""
-        self._say_arguments(ended + self._arguments.close())
-        self._calls += 1
-        self.complete_calls += 1
+    def _complete(self, state: Reading) -> None:
+        """The call that was in `state` is whole."""
+        if state is Reading.JSON:
+            self._calls.complete_object()
+        else:
+            self._calls.complete_function(value_open=state is not Reading.FUNCTION)
+        self._lines.restart()
 
     def _complete_at_end(self) -> None:
         match self._machine.state:
-            case Reading.FUNCTION:
-                self._complete(value_open=False)
-            case Reading.VALUE_OVER | Reading.LEAVING:
-                self._complete(value_open=True)
-            case Reading.CALL:
-                self._machine.fire(ReadingEvent.OTHER)
-                self._show(self._held, self._held_at)
+            case Reading.FUNCTION | Reading.VALUE_OVER | Reading.LEAVING as state:
+                self._complete(state)
+            case Reading.JSON if self._calls.object.is_whole:
+                self._complete(Reading.JSON)
+            case Reading.CALL | Reading.OBJECT:
+                self._wrong_guess()
+            case Reading.DRAFT:
+                self._end_draft()
+
+    # -- calls in JSON --------------------------------------------------------------------------
+
+    def _begin_object(self, at: int) -> None:
+        if self._machine.state is Reading.CALLED:
+            self._held, self._held_at = "", at
+        self._machine.fire(ReadingEvent.OBJECT_OPEN)
+        self._calls.begin_object(any_name=self._framed)
+
+    def _object(self, text: str) -> int:
+        """Text of a call in JSON, or of what may be one; how much of it was taken."""
+        taken = self._calls.object.feed(text)
+        if self._machine.state is Reading.OBJECT:
+            self._held += text[:taken]
+            if self._calls.object.is_named:
+                self._machine.fire(ReadingEvent.OBJECT_NAMED)
+                self._calls.open_object()
+        if self._machine.state is Reading.JSON:
+            self._calls.object_grew()
+        if self._calls.object.broken:
+            self._wrong_guess()
+        elif self._calls.object.over:
+            self._machine.fire(ReadingEvent.OBJECT_CLOSE)
+            self._complete(Reading.JSON)
+            self._held = ""
+        return taken
+
+    # -- calls in thinking ----------------------------------------------------------------------
+
+    def _begin_draft(self, literal: str) -> None:
+        reader = Reader(
+            control=self._control,
+            tools=self._tools,
+            new_call_id=self._new_call_id,
+        )
+        self._draft = Draft(reader)
+        if literal in self._control:
+            self._draft.control(literal, shown=True)
+        else:
+            self._draft.text(literal)
+
+    def _reads_on_in_draft(self, literal: str, event: ReadingEvent | None) -> bool:
+        """Whether a control token went into a draft, which may be over by now."""
+        if self._draft is None or event in (ReadingEvent.THINK_OPEN, ReadingEvent.THINK_CLOSE):
+            return False
+        if not self._draft.control(literal, shown=literal in CALL_MARKERS):
+            self._wrong_guess()
+        return True
+
+    def _draft_goes_on(self, text: str) -> None:
+        if self._draft is not None and not self._draft.text(text):
+            self._wrong_guess()
+
+    def _only_thought(self) -> None:
+        if self._draft is not None:
+            self._think(self._draft.raw)
+            self._draft = None
+
+    def _end_draft(self) -> None:
+        said = self._draft.ended() if self._draft is not None else None
+        if said is None:
+            self._wrong_guess()
+        else:
+            self._calls.adopt([one.delta for one in said])
 
     # -- what text does -------------------------------------------------------------------------
 
@@ -259,7 +320,11 @@ class Reader:
             case Reading.VALUE:
                 self._value(text)
             case Reading.FUNCTION:
-                self._stray(text, at)
+                return self._stray(text, at)
+            case Reading.OBJECT | Reading.JSON:
+                return self._object(text)
+            case Reading.DRAFT:
+                self._draft_goes_on(text)
             case _:
                 return self._between(text, at)
         return len(text)
@@ -269,70 +334,59 @@ class Reader:
         if blank:
             self._held += text[:blank]
             return blank
-        self._wrong_guess()
+        if text[0] == "{" and self._legal(ReadingEvent.OBJECT_OPEN):
+            self._begin_object(at)
+        else:
+            self._wrong_guess()
         return 0
 
-    def _stray(self, text: str, at: int) -> None:
-        """Text where none belongs."""
+    def _stray(self, text: str, at: int) -> int:
+        """Text where none belongs, but for arguments in JSON; how much of it was taken."""
+        blank = len(text) - len(text.lstrip())
+        if text[blank:].startswith("{") and self._edges.at_start:
+            self._machine.fire(ReadingEvent.OBJECT_OPEN)
+            self._calls.begin_arguments()
+            return blank + 1
         if not text.isspace():
             self._machine.fire(ReadingEvent.OTHER)
-        shown = self._trimmed(text, string.whitespace)
+        shown = self._edges.trimmed(text, string.whitespace)
         if shown:
-            self._say(TextDelta(shown), at + len(text) - len(self._newlines) - len(shown))
+            self._say(TextDelta(shown), at + len(text) - len(self._edges.held) - len(shown))
+        return len(text)
 
     def _give_up_guess(self) -> None:
         """A control token that is no marker here is no blank either."""
-        if self._machine.state in BLANK_HELD:
+        if self._machine.state in GUESSES:
             self._wrong_guess()
 
     def _wrong_guess(self) -> None:
-        """What we held was text."""
+        """What we held was something else."""
         before = self._machine.state
         after = self._machine.fire(ReadingEvent.OTHER)
         if after is Reading.VALUE:
             self._value(self._held)
-        elif before is Reading.CALL:
+        elif before in (Reading.CALL, Reading.OBJECT):
+            self._wrappers.clear()
             self._show(self._held, self._held_at)
+        elif before is Reading.JSON:
+            self._calls.abandon_object()
+            self._lines.restart()
+        elif before is Reading.DRAFT:
+            self._only_thought()
 
     def _show(self, text: str, at: int) -> None:
-        if self._at_start:
-            stripped = text.lstrip("\n")
-            at += len(text) - len(stripped)
-            text = stripped
-        if text:
-            self._at_start = False
-            self._say(TextDelta(text), at)
+        self._lines.feed(text)
+        shown = self._edges.without_start(text)
+        if shown:
+            self._say(TextDelta(shown), at + len(text) - len(shown))
 
     def _think(self, text: str) -> None:
-        shown = self._trimmed(text, "\n")
+        shown = self._edges.trimmed(text, "\n")
         if shown:
             self._say(ThinkingDelta(shown))
 
-    def _trimmed(self, text: str, blanks: str) -> str:
-        """What may be shown of a block that is stripped at both ends."""
-        if self._at_start:
-            text = text.lstrip(blanks)
-        if not text:
-            return ""
-        self._at_start = False
-        text = self._newlines + text
-        shown = text.rstrip(blanks)
-        self._newlines = text[len(shown) :]
-        return shown
-
     def _value(self, text: str) -> None:
-        """A value is stripped of one newline at its start and one at its end."""
-        if self._at_start and text:
-            text = text.removeprefix("\n")
-            self._at_start = False
-        text = self._newlines + text
-        kept = text.removesuffix("\n")
-        self._newlines = text[len(kept) :]
-        self._say_arguments(self._arguments.value(kept))
-
-    def _say_arguments(self, text: str) -> None:
-        if text:
-            self._say(ToolCallArguments(self._calls, text))
+        self._calls.add_value(self._edges.framed(text))
 
     def _say(self, delta: Delta, at: int = -1) -> None:
         self._said.append(Said(delta, at))

@@ -19,8 +19,9 @@ class Reads(Protocol):
     """Turns text and control tokens into deltas; `position` counts characters read."""
 
     position: int
-    complete_calls: int
 
+    @property
+    def complete_calls(self) -> int: ...
     @property
     def is_thinking(self) -> bool: ...
     @property
@@ -33,12 +34,12 @@ class Reads(Protocol):
 class PlainReader:
     """All text is text; control tokens are not shown. For answers without structure."""
 
+    complete_calls = 0
     is_thinking = False
     is_text = True
 
     def __init__(self) -> None:
         self.position = 0
-        self.complete_calls = 0
 
     def text(self, text: str) -> list[Said]:
         """As it stands."""

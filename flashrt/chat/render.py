@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from flashrt.chat.continuing import open_field, render_open, without_empty_end
 from flashrt.chat.marked import Marked, Piece, opens_thinking, render_marked
 from flashrt.chat.messages import normalized
 from flashrt.chat.probes import find_turn_marks, require_whole_control, takes_late_system
@@ -48,12 +49,18 @@ class Renderer:
     def to_text(self, request: AgentRequest) -> Marked:
         """The first half of `render` for messages: through the template."""
         messages = normalized(request.messages or (), late_system=self._late_system)
+        field = None
+        if request.continues_last:
+            messages = without_empty_end(messages)
+            field = open_field(messages)
         values = {
             **request.template_args,
             "messages": messages,
             "tools": list(request.tools) or None,
             "add_generation_prompt": True,
         }
+        if field is not None:
+            return render_open(self._template, values, field)
         return render_marked(self._template, values)
 
     def to_prompt(self, marked: Marked) -> Prompt:

@@ -5,6 +5,8 @@ from typing import Any
 
 import attrs
 
+from flashrt.chat.shape import AnswerShape
+
 Json = dict[str, Any]
 
 
@@ -21,6 +23,8 @@ class SamplingWish:
     repetition_penalty: float | None = None
     logit_bias: Mapping[int, float] = attrs.field(factory=dict)
     seed: int | None = None
+    logprobs: int | None = None
+    """How many of the likeliest ids are told with each id; None: nothing is told."""
 
 
 @attrs.frozen
@@ -39,6 +43,10 @@ class AgentRequest:
     `messages` are objects as the client spells them; `chat.messages` brings them into one shape.
     `tools` are function schemas in the OpenAI shape. `max_tokens` None: up to the window.
     `draft_tokens`: ids drafted a step; None leaves it to the engine.
+    `continues_last`: where the last message is the assistant's own, the answer goes on inside it.
+    `thinking_tokens`: ids that a think block may have; None is no limit.
+    `shape`: what the answer must look like; None is free. `reads_calls`: whether a call in the
+    answer is one, or just text; the tools are shown to the model either way.
     """
 
     model: str
@@ -51,6 +59,10 @@ class AgentRequest:
     max_tokens: int | None = None
     stop: tuple[str, ...] = ()
     draft_tokens: int | None = None
+    continues_last: bool = True
+    thinking_tokens: int | None = None
+    shape: AnswerShape | None = None
+    reads_calls: bool = True
     return_token_ids: bool = False
     hints: CacheHints = CacheHints()
 

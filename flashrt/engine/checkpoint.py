@@ -59,7 +59,7 @@ QUANTIZED_SUFFIXES = (
 
 @attrs.frozen(eq=False)
 class LoadedCheckpoint:
-    """A model ready to run. `unused` says in words which parts of the files were left out."""
+    """A model ready to run. `unused` says in words which parts were left out, or are not there."""
 
     config: ModelConfig
     weights: ModelWeights

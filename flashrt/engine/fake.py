@@ -20,6 +20,7 @@ from flashrt.engine.protocol import (
     EngineMisuse,
     RowConstraint,
     SamplingParams,
+    TokenLogprobs,
 )
 
 T = TypeVar("T")
@@ -168,12 +169,17 @@ class FakeEngine:
             raise EngineMisuse(f"the pending id {self._pending} is a stop id")
         accepted: tuple[int, ...] = ()
         while len(self.journal) < self._info.max_seq and self._pending not in params.stop_ids:
-            accepted = self._burst(params, constraint, accepted)
+            told: list[TokenLogprobs] = []
+            accepted = self._burst(params, constraint, accepted, told)
             drafted = len(accepted) - 1
-            yield DecodeChunk(accepted, drafted, "fake" if drafted else "")
+            yield DecodeChunk(accepted, drafted, "fake" if drafted else "", tuple(told))
 
     def _burst(
-        self, params: SamplingParams, constraint: Constraint | None, accepted: tuple[int, ...]
+        self,
+        params: SamplingParams,
+        constraint: Constraint | None,
+        accepted: tuple[int, ...],
+        told: list[TokenLogprobs],
     ) -> tuple[int, ...]:
         """1 .. burst_max ids: how many is a function of what was processed, like acceptance."""
         most = self._burst_max
@@ -188,6 +194,8 @@ class FakeEngine:
                 self._processed.append(self._pending)
             self._pending = self._choose(params, row)
             burst.append(self._pending)
+            if params.logprobs is not None:
+                told.append(self._logprobs(self._pending, params.logprobs))
         return tuple(burst)
 
     def _choose(self, params: SamplingParams, row: RowConstraint) -> int:
@@ -198,6 +206,13 @@ class FakeEngine:
         if not len(allowed):
             raise EngineMisuse("a constraint that allows no id")
         return int(allowed[self._digest("choose", seed) % len(allowed)])
+
+    def _logprobs(self, chosen: int, count: int) -> TokenLogprobs:
+        """A hashed id is the likeliest, the ids behind it follow: -1, -2, -3 and so on."""
+        size = self._info.vocab_size
+        first = self._digest("logprobs", 0) % size
+        top = tuple(((first + i) % size, -1.0 - i) for i in range(min(count, size)))
+        return TokenLogprobs(-1.0 - (chosen - first) % size, top)
 
     def _digest(self, purpose: str, seed: int) -> int:
         text = f"{purpose} {seed} {self._processed}"

@@ -53,8 +53,8 @@ def read_headers(folder: Path) -> list[StoredTensor]:
 
 def _mtp_beside(folder: Path, read: Collection[Path]) -> list[StoredTensor]:
     """MTP tensors in a file of their own that the index, made before it was added, leaves out."""
-    files = [file for file in sorted(folder.glob("*mtp*.safetensors")) if file not in read]
-    tensors = [tensor for file in files for tensor in _read_header(file)]
+    files = [file for file in sorted(folder.glob("*.safetensors")) if "mtp" in file.name.lower()]
+    tensors = [tensor for file in files if file not in read for tensor in _read_header(file)]
     return [tensor for tensor in tensors if tensor.name.startswith(MTP_PREFIX)]
 
 

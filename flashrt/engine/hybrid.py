@@ -259,7 +259,7 @@ class HybridEngine:
                     raise EngineMisuse(f"{len(allowed)} limits for {1 + len(draft.ids)} rows")
             accepted = self._verified(draft, params, allowed)
             drafting.observe(draft, len(accepted) - 1)
-            yield DecodeChunk(accepted, len(draft.ids), draft.drafter)
+            yield DecodeChunk(accepted, len(draft.ids), draft.drafter if draft.ids else "")
             if params.stop_ids.intersection(accepted):
                 return
 

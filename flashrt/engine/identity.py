@@ -10,6 +10,7 @@ from flashrt.engine import (
     buffers,
     delta,
     ffn,
+    kernels,
     linear,
     live,
     mixers,
@@ -38,5 +39,5 @@ def identity_of(config: ModelConfig, weights: ModelWeights) -> str:
 def _device_kind(device: torch.device) -> str:
     """What decides which kernels run, and how they split a sum."""
     if device.type == "cuda":
-        return torch.cuda.get_device_name(device)
+        return f"{torch.cuda.get_device_name(device)}, {kernels.fingerprint(device)}"
     return f"{device.type} {torch.backends.cpu.get_cpu_capability()} {torch.get_num_threads()}"

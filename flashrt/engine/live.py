@@ -18,7 +18,6 @@ from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, Buffers
 from flashrt.engine.config import ModelConfig
-from flashrt.engine.delta import folded
 from flashrt.engine.linear import ROWS_MAX
 from flashrt.engine.model import Model
 from flashrt.engine.mtp import Choose, MtpState
@@ -118,7 +117,7 @@ class LiveState:
         """Fold what is complete: rows are about to be processed behind it."""
         while self.anchor < self.position // CHUNK:
             for state in self.buffers.linear:
-                state.anchors[(self.anchor + 1) % 2] = folded(state, self.anchor)
+                state.anchors[(self.anchor + 1) % 2] = self.model.folded(state, self.anchor)
             self.anchor += 1
         self.floor = max(self.floor, (self.anchor - 1) * CHUNK)
 
@@ -202,7 +201,7 @@ class LiveState:
         """[Ll, Hv, dk, dv]: stored, or folded from the open chunk just before."""
         if chunk <= self.anchor:
             return self.buffers.anchors[:, chunk % 2].clone()
-        return torch.stack([folded(state, chunk - 1) for state in self.buffers.linear])
+        return torch.stack([self.model.folded(state, chunk - 1) for state in self.buffers.linear])
 
     def _before(self, position: int) -> Tensor:
         """Where the raw rows lie that a convolution at `position` still sees."""

@@ -9,8 +9,9 @@ from torch import Tensor
 from flashrt.engine import ops
 from flashrt.engine.buffers import Buffers, LinearState
 from flashrt.engine.config import ModelConfig
+from flashrt.engine.delta import folded
 from flashrt.engine.ffn import feed_forward
-from flashrt.engine.linear import GROUP, head_linear
+from flashrt.engine.linear import GROUP, head_linear, rows_linear
 from flashrt.engine.mixers import FullMixer, LinearMixer, Mixer
 from flashrt.engine.passes import BlockPass, Pass, RowsPass, ring_index, store_in_ring
 from flashrt.engine.weights import (
@@ -51,6 +52,11 @@ class Layer:
 class Model:
     """Weights and buffers wired together. Extends the buffers; knows no lengths but those given."""
 
+    rows_product = staticmethod(rows_linear)
+    """What `rows` multiplies with: x [M <= 64, K], weight [N, K] -> [M, N]."""
+    head_product = staticmethod(head_linear)
+    """The same with float32 results."""
+
     def __init__(self, config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> None:
         self.config = config
         self.weights = weights
@@ -85,7 +91,11 @@ class Model:
 
     def head(self, hidden: Tensor) -> Tensor:
         """[M <= 64, h] -> [M, V] float32, row-invariantly."""
-        return head_linear(hidden, self.weights.lm_head)
+        return self.head_product(hidden, self.weights.lm_head)
+
+    def folded(self, state: LinearState, chunk: int) -> Tensor:
+        """The anchor after `chunk` [Hv, dk, dv], with the bits of a fold that rows cross."""
+        return folded(state, chunk)
 
     def _run(self, ids: Sequence[int], go: Pass) -> Tensor:
         rows = go.pad(torch.tensor(ids, device=self.device))

@@ -43,6 +43,11 @@ class MtpLayer:
     weights: MtpWeights
     layer: Layer
     mixer: FullMixer
+    queries: Tensor
+    """[H*2*d, h]: the rows of the projection that make queries and gates."""
+    keys_values: Tensor
+    """[2*Hkv*d, h]: its other rows. They have a product to themselves, so that a slot which is only
+    filled has the bits of one that drafts."""
     scales: tuple[Tensor, Tensor, Tensor]
     """[h] float32: of the embedding, of the hidden row, of the result."""
 
@@ -54,7 +59,9 @@ class MtpLayer:
         norms = weights.pre_fc_norm_embedding, weights.pre_fc_norm_hidden, weights.norm
         embedding, hidden, last = (1 + norm.float() for norm in norms)
         layer = layer_of(model.config, weights.layer, mixer)
-        return cls(model, weights, layer, mixer, (embedding, hidden, last))
+        projection, rows = mixer.weights.qkv_proj, 2 * model.config.num_heads * kv.shape[-1]
+        parts = projection[:rows], projection[rows:]
+        return cls(model, weights, layer, mixer, *parts, (embedding, hidden, last))
 
     def fill(self, ids: Tensor, hidden: Tensor, go: Pass) -> None:
         """Write the K and V of slots go.position .. from ids [T] and hidden rows [T, h]."""
@@ -65,14 +72,9 @@ class MtpLayer:
         x = self._paired(ids, hidden, go)
         y = self.layer.normed(x)
         self._store(y, go)
-        mixed = self.mixer.answer(go.linear(y, self.mixer.weights.qkv_proj[: self._queries]), go)
+        mixed = self.mixer.answer(go.linear(y, self.queries), go)
         x = self.layer.finish(x + mixed, go)
         return ops.rms_norm(x, self.scales[2], self.layer.eps)[: go.count]
-
-    @property
-    def _queries(self) -> int:
-        """Rows of the projection that make queries and gates."""
-        return 2 * self.model.config.num_heads * self.model.config.head_dim
 
     def _paired(self, ids: Tensor, hidden: Tensor, go: Pass) -> Tensor:
         """[T, 2h] through fc -> [T, h], padded as the pass wants it."""
@@ -82,10 +84,7 @@ class MtpLayer:
         return go.linear(torch.cat((e, g), dim=-1), self.weights.fc)
 
     def _store(self, y: Tensor, go: Pass) -> None:
-        """K and V have their product to themselves, so a filled slot has the same bits as a used
-        one."""
-        projected = go.linear(y, self.mixer.weights.qkv_proj[self._queries :])
-        k, v = projected.chunk(2, dim=-1)
+        k, v = go.linear(y, self.keys_values).chunk(2, dim=-1)
         self.mixer.store(k, v, go)
 
 

@@ -77,6 +77,21 @@ class SamplingParams:
     stop_ids: frozenset[int] = frozenset()
     draft_tokens: int | None = None
     """Ids drafted a step; never changes the text. None: as acceptance tells; 0: none."""
+    logprobs: int | None = None
+    """How many of the likeliest ids are told with each id; None: nothing is told."""
+
+
+@attrs.frozen
+class TokenLogprobs:
+    """Log-probabilities at one position: of the id that was chosen, and of the likeliest ids.
+
+    Of the model's own distribution: the softmax of the raw logits over all ids that belong to a
+    token, before penalties, biases, constraints, temperature, top_k, top_p and min_p. `top` goes
+    down from the likeliest; of equals the lowest id comes first.
+    """
+
+    chosen: float
+    top: tuple[tuple[int, float], ...] = ()
 
 
 @attrs.frozen
@@ -89,6 +104,8 @@ class DecodeChunk:
     tokens: tuple[int, ...]
     drafted: int = 0
     drafter: str = ""
+    logprobs: tuple[TokenLogprobs, ...] = ()
+    """One per id where they were asked for, else none."""
 
 
 @attrs.frozen(eq=False)
@@ -108,7 +125,7 @@ class Capsule:
 class Constraint(Protocol):
     """Limits what decode may choose. Called on the engine thread, once per step."""
 
-    def __call__(self, accepted: Sequence[int], draft: Sequence[int]) -> Sequence[RowConstraint]:
+    def __call__(self, accepted: Sequence[int], draft: Sequence[int], /) -> Sequence[RowConstraint]:
         """One entry per row: len(draft) + 1 of them.
 
         `accepted` holds the ids accepted since the call before. The constraint's own state moves by

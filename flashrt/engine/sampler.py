@@ -14,7 +14,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from flashrt.engine.protocol import EngineMisuse, RowConstraint, SamplingParams
+from flashrt.engine.protocol import EngineMisuse, RowConstraint, SamplingParams, TokenLogprobs
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -76,6 +76,20 @@ class Sampler:
             scaled = (values - best) / params.temperature
         ids, scaled = _limited(ids, scaled, params)
         return int(ids[np.argmax(scaled + gumbel(params.seed, len(journal), ids))])
+
+    def logprobs(self, logits: Tensor, chosen: int, count: int) -> TokenLogprobs:
+        """What row `logits` [V] says of the id chosen from it, and of its `count` likeliest ids.
+
+        Of the raw row: nothing that limits the choice counts.
+        """
+        scores = logits[: self.sampleable].double()
+        total = float(torch.logsumexp(scores, 0))
+        if not count:
+            return TokenLogprobs(float(scores[chosen]) - total)
+        ids, values = _likeliest(scores, count)
+        best = _descending(values)[:count]
+        top = tuple((int(ids[i]), float(values[i]) - total) for i in best)
+        return TokenLogprobs(float(scores[chosen]) - total, top)
 
     def _forced(self, token: int) -> int:
         if not 0 <= token < self.sampleable:

@@ -11,9 +11,9 @@ from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK
 from flashrt.engine.ffn import matrices
-from flashrt.engine.linear import GROUP, head_linear, rows_linear
+from flashrt.engine.linear import GROUP, rows_linear
 from flashrt.engine.live import LiveState
-from flashrt.engine.weights import FullAttentionWeights, LayerWeights, ModelWeights
+from flashrt.engine.weights import FullAttentionWeights, LayerWeights
 from flashrt.errors import CannotServe
 
 TOGETHER = 6
@@ -26,7 +26,7 @@ Product = Callable[[Tensor, Tensor], Tensor]
 def check_rows(live: LiveState) -> None:
     """Raise CannotServe, naming the product or buffer whose bits differ. Leaves `live` empty."""
     seen: set[tuple[object, ...]] = set()
-    for name, product, weight in _products(live.model.weights):
+    for name, product, weight in _products(live):
         if (form := (weight.dtype, *weight.shape)) not in seen:
             seen.add(form)
             check_product(name, product, weight)
@@ -35,14 +35,18 @@ def check_rows(live: LiveState) -> None:
     live.reset()
 
 
-def _products(weights: ModelWeights) -> Iterator[tuple[str, Product, Tensor]]:
-    yield "lm_head", head_linear, weights.lm_head
+def _products(live: LiveState) -> Iterator[tuple[str, Product, Tensor]]:
+    model, weights = live.model, live.model.weights
+    yield "lm_head", model.head_product, weights.lm_head
     for i, layer in enumerate(weights.layers):
         for part, weight in _layer_matrices(layer):
-            yield f"layers.{i} {part}", rows_linear, weight
-    if weights.mtp:
-        yield "mtp fc", rows_linear, weights.mtp.fc
-        for part, weight in _layer_matrices(weights.mtp.layer):
+            yield f"layers.{i} {part}", model.rows_product, weight
+    if live.mtp:
+        mtp = live.mtp.layer
+        yield "mtp fc", rows_linear, mtp.weights.fc
+        yield "mtp q projection", rows_linear, mtp.queries
+        yield "mtp k, v projection", rows_linear, mtp.keys_values
+        for part, weight in _layer_matrices(mtp.weights.layer):
             yield f"mtp {part}", rows_linear, weight
 
 
@@ -80,6 +84,8 @@ def _check_steps(live: LiveState) -> None:
     before = live.saved(start)
     for id_ in ids[start:]:
         live.process_rows([id_])
+        if live.mtp:
+            live.mtp.settle(live.position)  # at once, not in a group with the others
     alone = live.saved(live.position)
     live.load(start, before)
     live.process_rows(ids[start:])

@@ -17,10 +17,10 @@ from flashrt.engine.protocol import EngineMisuse, SamplingParams
 from flashrt.engine.sampler import NoFiniteLogits, Sampler
 
 COSTS = {
-    "cpu": Costs(row=0.05, group=0.5, mtp=0.1),
+    "cpu": Costs(row=0.1, group=0.5, mtp=0.3),
     "cuda": Costs(row=0.01, group=0.2, mtp=0.07),
 }
-"""By kind of device."""
+"""By kind of device; the CPU's as `flashrt.bench.drafts` measures them on the demo checkpoint."""
 
 
 @attrs.frozen

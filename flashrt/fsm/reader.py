@@ -76,6 +76,7 @@ READER: Table[Reading, ReadingEvent] = Table(
         (Reading.FUNCTION, ReadingEvent.CALL_CLOSE): Reading.TEXT,
         (Reading.FUNCTION, ReadingEvent.CALL_OPEN): Reading.CALL,
         (Reading.FUNCTION, ReadingEvent.WRAPPER_CLOSE): Reading.CALLED,
+        (Reading.FUNCTION, ReadingEvent.OBJECT_OPEN): Reading.JSON,
         (Reading.FUNCTION, ReadingEvent.OTHER): Reading.FUNCTION,
         #
         (Reading.VALUE, ReadingEvent.PARAMETER_CLOSE): Reading.VALUE_OVER,
@@ -107,6 +108,7 @@ READER: Table[Reading, ReadingEvent] = Table(
         (Reading.JSON, ReadingEvent.OTHER): Reading.TEXT,
         #
         (Reading.CALLED, ReadingEvent.FUNCTION_OPEN): Reading.FUNCTION,
+        (Reading.CALLED, ReadingEvent.FUNCTION_CLOSE): Reading.CALLED,
         (Reading.CALLED, ReadingEvent.OBJECT_OPEN): Reading.OBJECT,
         (Reading.CALLED, ReadingEvent.CALL_CLOSE): Reading.TEXT,
         (Reading.CALLED, ReadingEvent.CALL_OPEN): Reading.CALL,
@@ -115,3 +117,23 @@ READER: Table[Reading, ReadingEvent] = Table(
         (Reading.CALLED, ReadingEvent.OTHER): Reading.TEXT,
     },
 )
+
+
+COMPLETES = {
+    (Reading.FUNCTION, ReadingEvent.FUNCTION_CLOSE),
+    (Reading.FUNCTION, ReadingEvent.CALL_CLOSE),
+    (Reading.FUNCTION, ReadingEvent.CALL_OPEN),
+    (Reading.FUNCTION, ReadingEvent.WRAPPER_CLOSE),
+    (Reading.VALUE_OVER, ReadingEvent.FUNCTION_CLOSE),
+    (Reading.VALUE_OVER, ReadingEvent.CALL_CLOSE),
+    (Reading.VALUE_OVER, ReadingEvent.CALL_OPEN),
+    (Reading.VALUE_OVER, ReadingEvent.WRAPPER_CLOSE),
+    (Reading.LEAVING, ReadingEvent.CALL_CLOSE),
+    (Reading.LEAVING, ReadingEvent.CALL_OPEN),
+    (Reading.LEAVING, ReadingEvent.WRAPPER_CLOSE),
+    (Reading.JSON, ReadingEvent.OBJECT_CLOSE),
+    (Reading.JSON, ReadingEvent.CALL_CLOSE),
+    (Reading.JSON, ReadingEvent.CALL_OPEN),
+    (Reading.JSON, ReadingEvent.WRAPPER_CLOSE),
+}
+"""The rows whose reason says *complete*: they leave a call that is whole."""

@@ -1,7 +1,7 @@
 """The routes. Decisions are the doorkeeper's, the protocols' and the service's."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from http import HTTPStatus
 from typing import Protocol
 
@@ -15,6 +15,7 @@ from flashrt.chat.request import AgentRequest
 from flashrt.errors import EngineFailed, FlashRTError, Refused
 from flashrt.http.body import read_body, require_json
 from flashrt.http.guard import FinishGuard, on_exit
+from flashrt.http.openapi import document
 from flashrt.http.options import HttpOptions
 from flashrt.http.security import Doorkeeper
 from flashrt.http.streaming import collect, stream
@@ -25,7 +26,9 @@ from flashrt.protocols.chat_answer import ChatBody, ChatStream
 from flashrt.protocols.completions import CompletionBody, CompletionStream, read_completion
 from flashrt.protocols.error import ErrorFields, ErrorObject, error_body, error_status
 from flashrt.protocols.fields import Call
+from flashrt.protocols.logprobs import TokenTexts
 from flashrt.protocols.models import Card, check_model_name, model_body, model_list_body
+from flashrt.protocols.tokens import read_detokenize, read_tokenize, text_body, tokens_body
 
 log = logging.getLogger("flashrt.http")
 
@@ -41,7 +44,11 @@ class Service(Protocol):
     def card(self) -> Card: ...
     @property
     def live(self) -> bool: ...
+    @property
+    def token_texts(self) -> TokenTexts: ...
     async def open(self, request: AgentRequest, *, client: str) -> WorkItem: ...
+    async def tokens(self, request: AgentRequest) -> tuple[int, ...]: ...
+    async def text(self, ids: Sequence[int]) -> str: ...
     def leave(self, item: WorkItem) -> None: ...
     def health(self) -> dict[str, object]: ...
     def ready(self) -> tuple[int, dict[str, object]]: ...
@@ -87,13 +94,9 @@ class Desk:
 
     async def serve(self, dialect: Dialect) -> Response:
         """Read, open, and answer the current request, streamed or whole."""
-        require_json(request)
-        body = await read_body(
-            request,
-            limit_bytes=self.options.max_body_bytes,
-            timeout_s=self.options.body_timeout_s,
+        call = dialect.read(await self.body()).hinted(
+            {name.lower(): value for name, value in request.headers}
         )
-        call = dialect.read(body)
         check_model_name(call.request.model, self.service.card, strict=self.strict)
         item = await self.service.open(call.request, client=self.doorkeeper.client(request))
         on_exit(request.scope, lambda: self.service.leave(item))
@@ -101,6 +104,8 @@ class Desk:
             item.record.request_id,
             item.record.created,
             call.request.model or self.service.card.model_id,
+            await self._prompt_text(item) if call.echo else "",
+            self.service.token_texts,
         )
         if not call.stream:
             return Response(await collect(item, dialect.body(head, call)), mimetype=JSON)
@@ -110,6 +115,33 @@ class Desk:
         # Proxies that collect answers would hold a stream back.
         answer.headers["X-Accel-Buffering"] = "no"
         return answer
+
+    async def tokenize(self) -> Response:
+        """The ids of a prompt."""
+        asked = read_tokenize(await self.body())
+        check_model_name(asked.model, self.service.card, strict=self.strict)
+        return Response(
+            tokens_body(await self.service.tokens(asked), self.service.card), mimetype=JSON
+        )
+
+    async def detokenize(self) -> Response:
+        """The text of ids."""
+        ids = read_detokenize(await self.body())
+        return Response(text_body(await self.service.text(ids)), mimetype=JSON)
+
+    async def body(self) -> bytes:
+        """The current request's body, declared as JSON, within the limits."""
+        require_json(request)
+        return await read_body(
+            request,
+            limit_bytes=self.options.max_body_bytes,
+            timeout_s=self.options.body_timeout_s,
+        )
+
+    async def _prompt_text(self, item: WorkItem) -> str:
+        """As the client wrote it; ids as they read."""
+        text = item.request.text
+        return await self.service.text(item.prompt.ids) if text is None else text
 
     @property
     def strict(self) -> bool:
@@ -173,6 +205,12 @@ def _add_state_routes(app: Quart, service: Service, options: HttpOptions) -> Non
         status, report = service.ready()
         return _json(report, status)
 
+    described = msgspec.json.encode(document(options.version))
+
+    @app.get("/openapi.json")
+    async def openapi() -> Response:
+        return Response(described, mimetype=JSON)
+
     @app.get("/v1/models")
     async def models() -> Response:
         return Response(model_list_body(service.card), mimetype=JSON)
@@ -191,6 +229,14 @@ def _add_answer_routes(app: Quart, desk: Desk) -> None:
     @app.post("/v1/completions")
     async def completions() -> Response:
         return await desk.serve(COMPLETION)
+
+    @app.post("/tokenize")
+    async def tokenize() -> Response:
+        return await desk.tokenize()
+
+    @app.post("/detokenize")
+    async def detokenize() -> Response:
+        return await desk.detokenize()
 
 
 def _json(value: object, status: int) -> Response:

@@ -14,6 +14,7 @@ class HttpOptions:
     cors_origins: tuple[str, ...] = ()
     strict_model_name: bool = False
     server_name: str | None = None
+    version: str = "0"
     max_body_bytes: int = 8 << 20
     body_timeout_s: float = 30.0
     heartbeat_s: float = 5.0

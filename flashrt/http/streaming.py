@@ -10,6 +10,7 @@ from flashrt.errors import EngineFailed
 from flashrt.items import Failed, Finished, Output, ResultSink, SinkItem, WorkItem
 from flashrt.protocols.answer import BodyWriter, StreamWriter
 from flashrt.protocols.error import error_event
+from flashrt.protocols.logprobs import TokenLogprobs
 from flashrt.protocols.sse import HEARTBEAT
 
 log = logging.getLogger("flashrt.http")
@@ -54,8 +55,8 @@ async def collect(item: WorkItem, writer: BodyWriter) -> bytes:
     """The body of one answer; raises what the answer failed with."""
     while True:
         match await _receive(item.sink):
-            case Output(deltas, token_ids):
-                writer.add(deltas, token_ids)
+            case Output(deltas, token_ids, logprobs):
+                writer.add(deltas, token_ids, logprobs)
             case Finished(reason):
                 return writer.ending(reason, item.record)
             case Failed(error):
@@ -94,10 +95,12 @@ def _with_waiting(
 def _written(writer: StreamWriter, outputs: list[Output]) -> bytes:
     deltas: list[Delta] = []
     token_ids: list[int] = []
+    logprobs: list[TokenLogprobs] = []
     for output in outputs:
         deltas.extend(output.deltas)
         token_ids.extend(output.token_ids)
-    return writer.pieces(deltas, token_ids)
+        logprobs.extend(output.logprobs)
+    return writer.pieces(deltas, token_ids, logprobs)
 
 
 def _ending(item: WorkItem, writer: StreamWriter, terminal: Finished | Failed) -> bytes:

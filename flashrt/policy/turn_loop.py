@@ -14,7 +14,13 @@ import attrs
 
 from flashrt.chat.deltas import Delta, Ending, Fed
 from flashrt.chat.prompt import Prompt
-from flashrt.engine.protocol import ROLLBACK_MAX, Constraint, DecodeChunk, SamplingParams
+from flashrt.engine.protocol import (
+    ROLLBACK_MAX,
+    Constraint,
+    DecodeChunk,
+    SamplingParams,
+    TokenLogprobs,
+)
 from flashrt.errors import EngineFailed
 from flashrt.fsm.boundary import BOUNDARY, Boundary, BoundaryEvent
 from flashrt.fsm.lifecycle import LifeEvent
@@ -99,6 +105,7 @@ class Answered:
     drafted: int = 0
     accepted: int = 0
     drafter: str = ""
+    logprobs: tuple[TokenLogprobs, ...] = ()
 
 
 @attrs.frozen
@@ -243,8 +250,10 @@ class TurnLoop:
     def _answered(self, fed: Fed, chunk: DecodeChunk, stands: int) -> None:
         """The first `stands` ids of a burst are part of the answer; its last id was no draft."""
         accepted = min(stands, len(chunk.tokens) - 1)
-        tokens = chunk.tokens[:stands]
-        self._events.append(Answered(fed.deltas, tokens, chunk.drafted, accepted, chunk.drafter))
+        tokens, logprobs = chunk.tokens[:stands], chunk.logprobs[:stands]
+        self._events.append(
+            Answered(fed.deltas, tokens, chunk.drafted, accepted, chunk.drafter, logprobs)
+        )
 
     def _commit(self, turn: Turn, *, lookahead: int) -> None:
         self.policy.on_commit(turn.namespace, self._ids, lookahead=lookahead)

@@ -8,6 +8,7 @@ import msgspec
 
 from flashrt.chat.deltas import Delta, FinishReason, TextDelta, ThinkingDelta, ToolCallArguments
 from flashrt.protocols.fields import Call
+from flashrt.protocols.logprobs import TokenLogprobs, TokenTexts
 
 Block = dict[str, object]
 """The `flashrt` block: the request's record, as JSON."""
@@ -33,11 +34,17 @@ class Record(Protocol):
 
 @attrs.frozen
 class Head:
-    """What all parts of one answer have in common. `model` is the name the client asked for."""
+    """What all parts of one answer have in common. `model` is the name the client asked for.
+
+    `prompt_text`: the prompt, where the client wants it repeated in front of the answer.
+    `token_texts`: how ids are written; needed where logprobs are shown.
+    """
 
     request_id: str
     created: int
     model: str
+    prompt_text: str = ""
+    token_texts: TokenTexts | None = None
 
 
 class StreamWriter(Protocol):
@@ -45,14 +52,24 @@ class StreamWriter(Protocol):
 
     def opening(self) -> bytes: ...
     def pulse(self) -> bytes: ...
-    def pieces(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> bytes: ...
+    def pieces(
+        self,
+        deltas: Sequence[Delta],
+        token_ids: Sequence[int],
+        logprobs: Sequence[TokenLogprobs] = (),
+    ) -> bytes: ...
     def ending(self, reason: FinishReason, record: Record) -> bytes: ...
 
 
 class BodyWriter(Protocol):
     """Writes one buffered answer, by folding the same deltas."""
 
-    def add(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> None: ...
+    def add(
+        self,
+        deltas: Sequence[Delta],
+        token_ids: Sequence[int],
+        logprobs: Sequence[TokenLogprobs] = (),
+    ) -> None: ...
     def ending(self, reason: FinishReason, record: Record) -> bytes: ...
 
 

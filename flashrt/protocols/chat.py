@@ -3,6 +3,7 @@
 import re
 from typing import Any
 
+import attrs
 import msgspec
 
 from flashrt.chat.request import AgentRequest, Json
@@ -10,17 +11,17 @@ from flashrt.errors import BadRequest
 from flashrt.protocols.fields import (
     Call,
     CommonFields,
+    between,
     draft_tokens,
     only,
     read_json,
     stop_strings,
     token_limit,
 )
+from flashrt.protocols.structure import ResponseFormat, structure
+from flashrt.protocols.thinking import Reasoning, Thinking, thinking
 
-TEMPLATE_ARGS_TAKEN = frozenset(
-    {"messages", "tools", "chat_template", "add_generation_prompt", "tokenize", "return_dict"}
-)
-"""Names that the server fills in itself; `chat_template_kwargs` may not replace them."""
+TOP_LOGPROBS_MAX = 20
 
 
 class Tool(msgspec.Struct):
@@ -30,26 +31,34 @@ class Tool(msgspec.Struct):
     type: str = "function"
 
 
-class ResponseFormat(msgspec.Struct):
-    """`response_format`."""
-
-    type: str
-
-
 class ChatFields(CommonFields, kw_only=True):
     """The fields of a Chat Completions request. `chat.messages` reads the messages themselves."""
 
     messages: list[dict[str, Any]]
     tools: list[Tool] | None = None
     tool_choice: str | dict[str, Any] | None = None
+    parallel_tool_calls: bool | None = None
     max_completion_tokens: int | None = None
     chat_template_kwargs: dict[str, Any] | None = None
     enable_thinking: bool | None = None
+    reasoning_effort: str | None = None
+    reasoning: Reasoning | None = None
+    thinking_budget: int | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
     functions: list[Any] | None = None
     modalities: list[str] | None = None
+
+    def thinking(self) -> Thinking:
+        """The fields about thinking, brought together; raises BadRequest."""
+        return thinking(
+            template_kwargs=self.chat_template_kwargs,
+            enable_thinking=self.enable_thinking,
+            reasoning_effort=self.reasoning_effort,
+            reasoning=self.reasoning,
+            thinking_budget=self.thinking_budget,
+        )
 
 
 _DECODER = msgspec.json.Decoder(ChatFields)
@@ -61,15 +70,26 @@ def read_chat(body: bytes) -> Call:
     _refuse_unsupported(fields)
     if not fields.messages:
         raise BadRequest("`messages` is empty; it needs at least one message.", param="messages")
+    tools = offered(fields.tools)
+    structured = structure(
+        tools,
+        response_format=fields.response_format,
+        tool_choice=fields.tool_choice,
+        parallel=fields.parallel_tool_calls,
+    )
+    thought = fields.thinking()
     request = AgentRequest(
         model=fields.model or "",
         messages=tuple(fields.messages),
-        tools=_tools(fields),
-        template_args=_template_args(fields),
-        sampling=fields.sampling(),
+        tools=tools,
+        template_args=thought.template_args,
+        sampling=attrs.evolve(fields.sampling(), logprobs=_logprobs(fields)),
         max_tokens=_max_tokens(fields),
         stop=stop_strings(fields.stop),
         draft_tokens=draft_tokens(fields.flashrt_draft_tokens),
+        thinking_tokens=thought.tokens,
+        shape=structured.shape,
+        reads_calls=structured.reads_calls,
         return_token_ids=bool(fields.flashrt_return_token_ids),
         hints=fields.hints(),
     )
@@ -78,16 +98,19 @@ def read_chat(body: bytes) -> Call:
 
 def _refuse_unsupported(fields: ChatFields) -> None:
     only("n", fields.n, (1,), "Ask several times for several answers.")
-    only("logprobs", fields.logprobs, (False,), "Leave it out.")
-    only("top_logprobs", fields.top_logprobs, (0,), "Leave it out.")
     only("functions", fields.functions, ([],), "Offer functions in `tools`.")
     only("modalities", fields.modalities, (["text"],), "This server answers in text.")
-    if fields.response_format is not None and fields.response_format.type != "text":
+
+
+def _logprobs(fields: ChatFields) -> int | None:
+    count = fields.top_logprobs or 0
+    between("top_logprobs", count, 0, TOP_LOGPROBS_MAX)
+    if count and not fields.logprobs:
         raise BadRequest(
-            f'`response_format` of type "{fields.response_format.type}" is not supported; '
-            'only {"type": "text"} is.',
-            param="response_format",
+            "`top_logprobs` needs `logprobs` to be true; set it, or leave both out.",
+            param="top_logprobs",
         )
+    return count if fields.logprobs else None
 
 
 def _max_tokens(fields: ChatFields) -> int | None:
@@ -97,29 +120,9 @@ def _max_tokens(fields: ChatFields) -> int | None:
     return old if new is None else new
 
 
-def _template_args(fields: ChatFields) -> Json:
-    args = dict(fields.chat_template_kwargs or {})
-    for name in sorted(TEMPLATE_ARGS_TAKEN & args.keys()):
-        raise BadRequest(
-            f"`chat_template_kwargs.{name}` is filled in by the server; leave it out.",
-            param=f"chat_template_kwargs.{name}",
-        )
-    if fields.enable_thinking is not None:
-        args["enable_thinking"] = fields.enable_thinking
-    return args
-
-
-def _tools(fields: ChatFields) -> tuple[Json, ...]:
-    """The tools on offer: none of them where `tool_choice` is "none"."""
-    choice = fields.tool_choice
-    if choice not in (None, "auto", "none"):
-        shown = choice if isinstance(choice, str) else msgspec.json.encode(choice).decode()
-        raise BadRequest(
-            f'`tool_choice` = {shown} is not supported yet; "auto" and "none" are.',
-            param="tool_choice",
-        )
-    tools = tuple(_tool(t, f"tools[{i}]") for i, t in enumerate(fields.tools or ()))
-    return () if choice == "none" else tools
+def offered(tools: list[Tool] | None) -> tuple[Json, ...]:
+    """The tools on offer, each checked; raises BadRequest that names one."""
+    return tuple(_tool(tool, f"tools[{i}]") for i, tool in enumerate(tools or ()))
 
 
 def _tool(tool: Tool, where: str) -> Json:

@@ -12,10 +12,12 @@ from flashrt.chat.deltas import (
     TextDelta,
     ThinkingDelta,
     ToolCallArguments,
+    ToolCallEnd,
     ToolCallStart,
 )
 from flashrt.protocols.answer import Block, Head, Record, Usage, flashrt_block, joined
 from flashrt.protocols.fields import Call
+from flashrt.protocols.logprobs import ChatLogprobs, TokenLogprobs, chat_logprobs
 from flashrt.protocols.sse import DONE, event
 
 
@@ -50,6 +52,7 @@ class ChunkChoice(msgspec.Struct):
     delta: MessagePiece
     index: int = 0
     finish_reason: str | None = None
+    logprobs: ChatLogprobs | UnsetType | None = UNSET
 
 
 class Chunk(msgspec.Struct):
@@ -70,7 +73,7 @@ class WholeChoice(msgspec.Struct):
     message: MessagePiece
     finish_reason: str
     index: int = 0
-    logprobs: None = None
+    logprobs: ChatLogprobs | None = None
 
 
 class Completion(msgspec.Struct):
@@ -101,12 +104,23 @@ class ChatStream:
         """A chunk that adds nothing. Some clients' timers do not count comments as life."""
         return event(self._chunk([ChunkChoice(MessagePiece())]))
 
-    def pieces(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> bytes:
-        """The events of one output."""
+    def pieces(
+        self,
+        deltas: Sequence[Delta],
+        token_ids: Sequence[int],
+        logprobs: Sequence[TokenLogprobs] = (),
+    ) -> bytes:
+        """The events of one output; the first one bears the logprobs of all its tokens."""
         self._token_ids.extend(token_ids)
-        return b"".join(
-            event(self._chunk([ChunkChoice(_piece(delta))])) for delta in joined(deltas)
-        )
+        choices = [
+            ChunkChoice(_piece(delta))
+            for delta in joined(deltas)
+            if not isinstance(delta, ToolCallEnd)  # Chat has no word for it
+        ]
+        if logprobs:
+            choices = choices or [ChunkChoice(MessagePiece())]
+            choices[0].logprobs = logprobs_of(self._head, token_ids, logprobs)
+        return b"".join(event(self._chunk([choice])) for choice in choices)
 
     def ending(self, reason: FinishReason, record: Record) -> bytes:
         """The finish chunk, the usage chunk if asked for, and the terminator."""
@@ -134,6 +148,14 @@ def _piece(delta: Delta) -> MessagePiece:
             return MessagePiece(tool_calls=[CallPiece(index, call_id, "function", function)])
         case ToolCallArguments(index, text):
             return MessagePiece(tool_calls=[CallPiece(index, function=FunctionPiece(UNSET, text))])
+        case ToolCallEnd():
+            return MessagePiece()
+
+
+def logprobs_of(head: Head, ids: Sequence[int], logprobs: Sequence[TokenLogprobs]) -> ChatLogprobs:
+    """The logprobs of some ids, written out."""
+    assert head.token_texts is not None, "logprobs without the vocabulary to write them in"
+    return chat_logprobs(ids, logprobs, head.token_texts)
 
 
 class ChatBody:
@@ -146,11 +168,19 @@ class ChatBody:
         self._thinking: list[str] = []
         self._calls: list[ToolCallStart] = []
         self._arguments: dict[int, list[str]] = {}
+        self._whole: set[int] = set()
+        self._logprobs: list[TokenLogprobs] = []
         self._token_ids: list[int] = []
 
-    def add(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> None:
+    def add(
+        self,
+        deltas: Sequence[Delta],
+        token_ids: Sequence[int],
+        logprobs: Sequence[TokenLogprobs] = (),
+    ) -> None:
         """Take in one output."""
         self._token_ids.extend(token_ids)
+        self._logprobs.extend(logprobs)
         for delta in deltas:
             match delta:
                 case TextDelta(text):
@@ -162,6 +192,8 @@ class ChatBody:
                     self._arguments[index] = []
                 case ToolCallArguments(index, text):
                     self._arguments[index].append(text)
+                case ToolCallEnd(index):
+                    self._whole.add(index)
 
     def ending(self, reason: FinishReason, record: Record) -> bytes:
         """The body."""
@@ -170,11 +202,16 @@ class ChatBody:
             f"chatcmpl-{head.request_id}",
             head.created,
             head.model,
-            [WholeChoice(self._message(), reason.value)],
+            [WholeChoice(self._message(), reason.value, logprobs=self._told())],
             Usage.of(record),
             flashrt_block(self._call, record, self._token_ids),
         )
         return msgspec.json.encode(whole)
+
+    def _told(self) -> ChatLogprobs | None:
+        if not self._logprobs:
+            return None
+        return logprobs_of(self._head, self._token_ids, self._logprobs)
 
     def _message(self) -> MessagePiece:
         text = "".join(self._text)
@@ -187,6 +224,7 @@ class ChatBody:
                 FunctionPiece(call.name, "".join(self._arguments[call.index])),
             )
             for call in self._calls
+            if call.index in self._whole  # what was left open must not be executed
         ]
         return MessagePiece(
             role="assistant",

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+import attrs
 import msgspec
 
 from flashrt.chat.deltas import Delta, FinishReason, TextDelta
@@ -11,13 +12,17 @@ from flashrt.protocols.answer import Block, Head, Record, Usage, flashrt_block, 
 from flashrt.protocols.fields import (
     Call,
     CommonFields,
+    between,
     draft_tokens,
     only,
     read_json,
     stop_strings,
     token_limit,
 )
+from flashrt.protocols.logprobs import TextLogprobs, TextLogprobsWriter, TokenLogprobs
 from flashrt.protocols.sse import DONE, event
+
+LOGPROBS_MAX = 5
 
 
 class CompletionFields(CommonFields, kw_only=True):
@@ -38,22 +43,30 @@ def read_completion(body: bytes) -> Call:
     fields = read_json(body, _DECODER)
     only("n", fields.n, (1,), "Ask several times for several answers.")
     only("best_of", fields.best_of, (1,), "Ask several times for several answers.")
-    only("logprobs", fields.logprobs, (), "Leave it out.")
-    only("echo", fields.echo, (False,), "The prompt is known to the client.")
     only("suffix", fields.suffix, ("",), "Write fill-in-the-middle prompts out in `prompt`.")
     text, ids = _prompt(fields.prompt)
     request = AgentRequest(
         model=fields.model or "",
         text=text,
         ids=ids,
-        sampling=fields.sampling(),
+        sampling=attrs.evolve(fields.sampling(), logprobs=_logprobs(fields)),
         max_tokens=token_limit("max_tokens", fields.max_tokens),
         stop=stop_strings(fields.stop),
         draft_tokens=draft_tokens(fields.flashrt_draft_tokens),
         return_token_ids=bool(fields.flashrt_return_token_ids),
         hints=fields.hints(),
     )
-    return fields.call(request)
+    return fields.call(request, echo=bool(fields.echo))
+
+
+def _logprobs(fields: CompletionFields) -> int | None:
+    between("logprobs", fields.logprobs, 0, LOGPROBS_MAX)
+    if fields.logprobs is not None and fields.echo:
+        raise BadRequest(
+            "`logprobs` together with `echo` is not supported: the prompt's own are not known.",
+            param="logprobs",
+        )
+    return fields.logprobs
 
 
 def _prompt(
@@ -91,7 +104,7 @@ class TextChoice(msgspec.Struct):
 
     text: str = ""
     index: int = 0
-    logprobs: None = None
+    logprobs: TextLogprobs | None = None
     finish_reason: str | None = None
 
 
@@ -114,21 +127,29 @@ class CompletionStream:
         self._head = head
         self._call = call
         self._token_ids: list[int] = []
+        self._writer: TextLogprobsWriter | None = None
 
     def opening(self) -> bytes:
-        """What is sent as soon as the request is admitted: an empty piece."""
-        return self.pulse()
+        """What is sent as soon as the request is admitted: the prompt, or an empty piece."""
+        return event(self._chunk([TextChoice(text=self._head.prompt_text)]))
 
     def pulse(self) -> bytes:
         """A piece that adds nothing."""
         return event(self._chunk([TextChoice()]))
 
-    def pieces(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> bytes:
-        """The events of one output."""
+    def pieces(
+        self,
+        deltas: Sequence[Delta],
+        token_ids: Sequence[int],
+        logprobs: Sequence[TokenLogprobs] = (),
+    ) -> bytes:
+        """The events of one output; the first one bears the logprobs of all its tokens."""
         self._token_ids.extend(token_ids)
-        return b"".join(
-            event(self._chunk([TextChoice(text=_text(delta))])) for delta in joined(deltas)
-        )
+        choices = [TextChoice(text=_text(delta)) for delta in joined(deltas)]
+        if logprobs:
+            choices = choices or [TextChoice()]
+            choices[0].logprobs = self._told(token_ids, logprobs)
+        return b"".join(event(self._chunk([choice])) for choice in choices)
 
     def ending(self, reason: FinishReason, record: Record) -> bytes:
         """The finish piece, the usage piece if asked for, and the terminator."""
@@ -139,6 +160,10 @@ class CompletionStream:
         last.flashrt = flashrt_block(self._call, record, self._token_ids)
         extra = b"" if last is finish else event(last)
         return event(finish) + extra + DONE
+
+    def _told(self, ids: Sequence[int], logprobs: Sequence[TokenLogprobs]) -> TextLogprobs:
+        self._writer = self._writer or _writer(self._head)
+        return self._writer.write(ids, logprobs)
 
     def _chunk(self, choices: list[TextChoice]) -> TextCompletion:
         head = self._head
@@ -151,17 +176,26 @@ class CompletionBody:
     def __init__(self, head: Head, call: Call) -> None:
         self._head = head
         self._call = call
-        self._text: list[str] = []
+        self._text: list[str] = [head.prompt_text]
         self._token_ids: list[int] = []
+        self._logprobs: list[TokenLogprobs] = []
 
-    def add(self, deltas: Sequence[Delta], token_ids: Sequence[int]) -> None:
+    def add(
+        self,
+        deltas: Sequence[Delta],
+        token_ids: Sequence[int],
+        logprobs: Sequence[TokenLogprobs] = (),
+    ) -> None:
         """Take in one output."""
         self._text.extend(_text(delta) for delta in deltas)
         self._token_ids.extend(token_ids)
+        self._logprobs.extend(logprobs)
 
     def ending(self, reason: FinishReason, record: Record) -> bytes:
         """The body."""
         choice = TextChoice(text="".join(self._text), finish_reason=reason.value)
+        if self._logprobs:
+            choice.logprobs = _writer(self._head).write(self._token_ids, self._logprobs)
         whole = TextCompletion(
             f"cmpl-{self._head.request_id}",
             self._head.created,
@@ -171,6 +205,11 @@ class CompletionBody:
             flashrt=flashrt_block(self._call, record, self._token_ids),
         )
         return msgspec.json.encode(whole)
+
+
+def _writer(head: Head) -> TextLogprobsWriter:
+    assert head.token_texts is not None, "logprobs without the vocabulary to write them in"
+    return TextLogprobsWriter(head.token_texts, len(head.prompt_text))
 
 
 def _text(delta: Delta) -> str:

@@ -9,6 +9,7 @@ import msgspec
 
 from flashrt.chat.request import AgentRequest, CacheHints, SamplingWish
 from flashrt.errors import BadRequest
+from flashrt.protocols.hints import session_in_fields, session_in_headers
 
 STOP_STRINGS_MAX = 16
 DRAFT_TOKENS_MAX = 63
@@ -24,6 +25,15 @@ class Call:
     request: AgentRequest
     stream: bool = False
     include_usage: bool = False
+    echo: bool = False
+
+    def hinted(self, headers: Mapping[str, str]) -> "Call":
+        """With the session that the headers name, if they do."""
+        session = session_in_headers(headers)
+        if session is None:
+            return self
+        hints = attrs.evolve(self.request.hints, session=session)
+        return attrs.evolve(self, request=attrs.evolve(self.request, hints=hints))
 
 
 class StreamOptions(msgspec.Struct):
@@ -55,6 +65,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     n: int | None = None
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
+    metadata: Any = None
     flashrt_return_token_ids: bool | None = None
     flashrt_draft_tokens: int | None = None
 
@@ -76,12 +87,16 @@ class CommonFields(msgspec.Struct, kw_only=True):
 
     def hints(self) -> CacheHints:
         """What was said about reuse."""
-        return CacheHints(prompt_cache_key=self.prompt_cache_key, cache_salt=self.cache_salt)
+        return CacheHints(
+            prompt_cache_key=self.prompt_cache_key,
+            cache_salt=self.cache_salt,
+            session=session_in_fields(self.prompt_cache_key, self.metadata),
+        )
 
-    def call(self, request: AgentRequest) -> Call:
-        """Join a request with the shape of answer that was asked for."""
+    def call(self, request: AgentRequest, *, echo: bool = False) -> Call:
+        """Join a request with the form of answer that was asked for."""
         options = self.stream_options or StreamOptions()
-        return Call(request, stream=bool(self.stream), include_usage=bool(options.include_usage))
+        return Call(request, bool(self.stream), bool(options.include_usage), echo)
 
 
 def read_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:

@@ -25,11 +25,12 @@ class ModelNotFound(NotFound):
 
 
 class Model(msgspec.Struct):
-    """One entry. `max_model_len` is the context length in tokens."""
+    """One entry. `max_model_len` and `context_length` are the window in tokens, in two words."""
 
     id: str
     created: int
     max_model_len: int
+    context_length: int
     object: str = "model"
     owned_by: str = "flashrt"
 
@@ -60,4 +61,4 @@ def check_model_name(name: str, card: Card, *, strict: bool) -> None:
 
 
 def _model(card: Card) -> Model:
-    return Model(card.model_id, card.created, card.max_model_len)
+    return Model(card.model_id, card.created, card.max_model_len, card.max_model_len)

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from flashrt.chat.arguments import ToolSchemas, typed
 from flashrt.chat.deltas import Ending, Fed, FinishReason, TextDelta
+from flashrt.chat.drafts import CallsInThinking
 from flashrt.chat.render import Renderer
 from flashrt.chat.request import AgentRequest
+from tests.chat.streams import CALL, JSON_CALL, WRITTEN
 from tests.chat.transcript import answered, new_answer
 from tests.chat.vocabulary import TOOLS, byte_ids, ids, template, tokenizer
 
 STOP, LENGTH, TOOL_CALLS = FinishReason.STOP, FinishReason.LENGTH, FinishReason.TOOL_CALLS
 END = "<|im_end|>"
-CALL = (
-    "<tool_call>\n<function=run>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>"
-)
 RENDERER = Renderer(tokenizer(), template())
+IGNORING = {"calls_in_thinking": CallsInThinking.IGNORE}
 PLAIN = {"reads_structure": False, "tools": ()}
 
 # Text without what a template strips, and without a marker.
@@ -57,7 +57,7 @@ def written(thinking: str, text: str, calls: list[dict[str, Any]]) -> tuple[int,
     }
     asked = {"role": "user", "content": "Go"}
     before = RENDERER.render(AgentRequest("m", (asked,))).ids
-    after = RENDERER.render(AgentRequest("m", (asked, said))).ids
+    after = RENDERER.render(AgentRequest("m", (asked, said), continues_last=False)).ids
     return after[len(before) : after.index(tokenizer().control[END], len(before)) + 1]
 
 
@@ -94,11 +94,25 @@ def test_a_shorter_limit_gives_a_prefix(message: tuple, max_tokens: int):
 
     short, ending = answered(sampled, opens_thinking=True, max_tokens=max_tokens)
 
-    # The bytes of a character that is not whole are shown as U+FFFD in its place.
-    if "\ufffd" not in f"{short.text}{short.thinking}{short.calls}":
-        assert short.begins(whole)
+    assert short.begins(whole)
     if max_tokens < len(sampled):
         assert (ending.reason, ending.sampled_tokens) == (LENGTH, max_tokens)
+
+
+@pytest.mark.parametrize("said", WRITTEN, ids=range(len(WRITTEN)))
+def test_every_limit_gives_a_prefix_of_one_answer(said: str):
+    """From one token to all of them; calls become complete one after the other."""
+    sampled = ids(said + END)
+    whole, _ = answered(sampled, opens_thinking=True)
+    complete = 0
+
+    for max_tokens in range(1, len(sampled)):
+        short, ending = answered(sampled, opens_thinking=True, max_tokens=max_tokens)
+        assert short.begins(whole)
+        assert ending.reason is LENGTH
+        assert short.complete == list(range(len(short.complete)))
+        assert complete <= len(short.complete) <= len(whole.complete)
+        complete = len(short.complete)
 
 
 SPELLING = st.lists(
@@ -146,6 +160,18 @@ def test_a_text_cut_into_bytes_reads_the_same(spelling: str):
         (CALL + END, {"tools": ()}, STOP),
         (CALL + END, PLAIN, STOP),
         ("STOP" + END, {"stop_strings": ["STOP"], "opens_thinking": True}, STOP),
+        (JSON_CALL + END, {}, TOOL_CALLS),
+        (JSON_CALL, {}, LENGTH),
+        (JSON_CALL.partition("}\n")[0] + END, {}, TOOL_CALLS),
+        (JSON_CALL.partition("}")[0] + END, {}, STOP),
+        (JSON_CALL.replace('"ls"', '"l" "s"') + END, {}, STOP),
+        (CALL + CALL.partition("\n</parameter>")[0] + END, {}, TOOL_CALLS),
+        (CALL + CALL.partition("\n</parameter>")[0], {}, LENGTH),
+        ("<tools>\n" + JSON_CALL.partition("\n")[2] + END, {}, TOOL_CALLS),
+        ("hm" + CALL + END, {"opens_thinking": True}, TOOL_CALLS),
+        ("hm" + CALL, {"opens_thinking": True}, LENGTH),
+        ("hm" + CALL + END, {"opens_thinking": True, **IGNORING}, STOP),
+        ("hm" + CALL + "</think>" + END, {"opens_thinking": True}, STOP),
     ],
 )
 def test_the_finish_reason_is_true(said: str, options: dict[str, Any], reason: FinishReason):
@@ -226,7 +252,7 @@ def test_a_stop_string_does_not_reach_across_a_call():
     read, ending = answered(ids(f"ST{CALL}OP{END}"), stop_strings=["STOP"])
 
     assert (read.text, ending.reason) == ("STOP", TOOL_CALLS)
-    assert read.order == ["TextDelta", "ToolCallStart", "ToolCallArguments", "TextDelta"]
+    assert read.order[0] == read.order[-1] == "TextDelta"
 
 
 @pytest.mark.parametrize("options", [PLAIN, {}])
@@ -241,19 +267,19 @@ def test_a_stop_string_may_be_a_control_token(options: dict[str, Any]):
 
 
 @pytest.mark.parametrize(
-    ("sampled", "text"),
+    ("sampled", "ended", "cut"),
     [
-        ((*ids("a"), *byte_ids("東")[:2]), "a\ufffd"),
-        (ids("a ST"), "a ST"),
-        ((*ids("a S"), *byte_ids("é")[:1]), "a S\ufffd"),
+        ((*ids("a"), *byte_ids("東")[:2]), "a\ufffd", "a"),
+        (ids("a ST"), "a ST", "a ST"),
+        ((*ids("a S"), *byte_ids("é")[:1]), "a S\ufffd", "a S"),
     ],
 )
-@pytest.mark.parametrize("ended", [True, False])
-def test_what_was_held_back_comes_out_at_the_end(sampled: tuple, text: str, ended: bool):
-    """Half characters, partial stop strings: in their order, whoever ends the answer."""
-    ending_ids = (tokenizer().control[END],) if ended else ()
+def test_what_was_held_back_comes_out_at_the_end(sampled: tuple, ended: str, cut: str):
+    """Partial stop strings and half characters, in their order; the length leaves halves out."""
+    at_end, _ = answered((*sampled, tokenizer().control[END]), stop_strings=["STOP"])
+    at_cut, _ = answered(sampled, stop_strings=["STOP"])
 
-    assert answered((*sampled, *ending_ids), stop_strings=["STOP"])[0].text == text
+    assert (at_end.text, at_cut.text) == (ended, cut)
 
 
 def test_a_stop_string_that_only_the_end_completes_still_counts():

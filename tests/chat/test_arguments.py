@@ -38,6 +38,8 @@ def kinds(parameter: Any, **root: Any) -> frozenset[str]:
         ({"$ref": "http://elsewhere/x"}, {"string"}),
         ({"enum": [1, 2.5, None]}, {"integer", "number", "null"}),
         ({"const": "x"}, {"string"}),
+        ({"type": "integer", "nullable": True}, {"integer", "null"}),
+        ({"nullable": True}, {"string"}),
         ({"properties": {}}, {"object"}),
         ({"items": {}}, {"array"}),
         ({}, {"string"}),
@@ -50,6 +52,37 @@ def test_the_types_of_a_parameter_are_read_from_its_schema(schema: Any, expected
     defs = {"a/b": {"type": "boolean"}, "loop": {"$ref": "#/$defs/loop"}}
 
     assert kinds(schema, **{"$defs": defs}) == expected
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        {"$ref": "#/$defs/arguments"},
+        {"allOf": [{"type": "object"}, {"$ref": "#/$defs/arguments"}]},
+        {"properties": {"q": {}}, "anyOf": [{"properties": {"p": {"type": "integer"}}}]},
+        {"properties": {"q": {}}, "additionalProperties": {"type": "integer"}},
+        {"additionalProperties": {"$ref": "#/$defs/arguments/properties/p"}},
+    ],
+)
+def test_a_parameter_is_found_wherever_the_schema_describes_it(root: dict[str, Any]):
+    """In references and parts of the whole, or among those that have no name."""
+    defs = {"arguments": {"properties": {"p": {"type": "integer"}}}}
+    tool = {"name": "f", "parameters": {"$defs": defs, **root}}
+
+    assert ToolSchemas.of([tool]).kinds("f", "p") == {"integer"}
+
+
+def test_a_schema_that_refers_to_itself_everywhere_is_followed_to_an_end():
+    """It says no more than it says once, and that in no time."""
+    loops = [{"$ref": "#"}, {"$ref": "#/$defs/a"}] * 10
+    defs = {"a": {"anyOf": loops}}
+    tools = [
+        {"name": "f", "parameters": {"allOf": loops, "$defs": defs}},
+        {"name": "g", "parameters": {"properties": {"p": defs["a"]}, "$defs": defs}},
+    ]
+
+    assert ToolSchemas.of(tools).kinds("f", "p") == STRING
+    assert "string" in ToolSchemas.of(tools).kinds("g", "p")
 
 
 @pytest.mark.parametrize("tools", [[], [{"function": {"name": "f", "parameters": None}}], [{}]])

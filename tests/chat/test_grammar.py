@@ -153,3 +153,90 @@ def test_one_answer_does_not_move_another_of_the_same_shape():
     one.take(TOKENIZER.encode_text('"red"'))
     assert one.complete
     assert not other.complete
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"), [("abc", True), ("abcd", False), ("", True), ("a\nb", True)]
+)
+def test_a_bounded_text_of_a_call_is_bounded(text, whole):
+    """`maxLength` counts, so that even noise comes to the closing tag."""
+    bounded = {"name": "f", "parameters": {"properties": {"x": {"type": "string", "maxLength": 3}}}}
+    ids = call(f"<function=f>\n<parameter=x>\n{text}\n</parameter>\n")
+    assert fits(CallShape((bounded,)), ids) is whole
+
+
+@pytest.mark.parametrize(("blanks", "whole"), [(48, True), (49, False)])
+def test_blanks_in_json_come_to_an_end(blanks, whole):
+    """A weak model likes to indent for ever; nobody indents deeper than that."""
+    ids = TOKENIZER.encode_text("[" + " " * blanks + "1]")
+    assert fits(JsonShape({"type": "array"}, "response_format"), ids) is whole
+
+
+@pytest.mark.parametrize(
+    ("text", "whole"), [('"red"', True), (None, True), ('"blue"', False), ('"red" ', False)]
+)
+def test_beside_json_a_call_may_come_instead(text, whole):
+    """One or the other."""
+    ids = call("<function=run>\n") if text is None else TOKENIZER.encode_text(text)
+    assert fits(JsonShape({"enum": ["red"]}, "response_format", CallShape((RUN,))), ids) is whole
+
+
+@pytest.mark.parametrize("parameters", [{"required": 5}, {"properties": ["x"]}])
+def test_parameters_that_are_no_schema_are_refused(parameters):
+    """A 400, not a crash."""
+    with pytest.raises(BadRequest, match="no JSON schema"):
+        GRAMMARS.compile(CallShape(({"name": "f", "parameters": parameters},)))
+
+
+def test_a_client_cannot_set_the_compilers_own_options():
+    """They could make it ignore what it cannot enforce."""
+    schema = {"type": "array", "uniqueItems": True, "x-guidance": {"lenient": True}}
+    with pytest.raises(BadRequest):
+        GRAMMARS.compile(JsonShape(schema, "response_format"))
+
+
+WHEN = {"$defs": {"day": {"type": "integer", "minimum": 1, "maximum": 31}}}
+
+
+@pytest.mark.parametrize(
+    ("value", "text", "whole"),
+    [
+        ({"$ref": "#/$defs/day"}, "31", True),
+        ({"$ref": "#/$defs/day"}, "32", False),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "null", True),
+        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, "soon", False),
+        ({"type": ["integer", "null"]}, "soon", False),
+        ({"type": ["string", "null"]}, "soon", True),
+        ({"const": "today"}, "today", True),
+        ({"const": "today"}, "soon", False),
+        ({"const": 3}, "3", True),
+        ({"const": 3}, "4", False),
+        ({"enum": [1, "x"]}, "any text", True),
+        ({}, "any text", True),
+    ],
+)
+def test_what_cannot_be_a_string_is_json_of_its_schema(value, text, whole):
+    """Also where the schema says so by reference or by a union."""
+    function = {"name": "f", "parameters": {**WHEN, "properties": {"x": value}}}
+    ids = call(f"<function=f>\n<parameter=x>\n{text}\n</parameter>\n")
+    assert fits(CallShape((function,)), ids) is whole
+
+
+@pytest.mark.parametrize("strict", [True, False])
+def test_a_strict_function_has_no_wish_that_is_ignored(strict):
+    """In a text only choices and the greatest length are enforced."""
+    properties = {"x": {"type": "string", "pattern": "^a+$"}}
+    shape = CallShape(({"name": "f", "parameters": {"properties": properties}, "strict": strict},))
+    if not strict:
+        GRAMMARS.compile(shape)
+        return
+    with pytest.raises(BadRequest, match="`pattern`") as refusal:
+        GRAMMARS.compile(shape)
+    assert refusal.value.param == "tools"
+
+
+def test_a_refusal_quotes_no_grammar():
+    """The client wrote a schema and is told about that."""
+    with pytest.raises(BadRequest) as refusal:
+        GRAMMARS.compile(JsonShape({"type": "triangle"}, "response_format"))
+    assert refusal.value.message.endswith("failed to compile JSON schema: Invalid type: triangle")

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashrt.chat.guide import Guide
+from flashrt.chat.guide import EndsAfterCall, Guide
 from flashrt.chat.shape import JsonShape
 from flashrt.engine.fake import FakeEngine
 from flashrt.engine.protocol import SamplingParams
@@ -96,3 +96,18 @@ def test_an_engine_that_is_guided_writes_the_shape_and_stops(seed):
         assert value["count"] >= 0
     else:
         assert len(ids) == 397
+
+
+def test_behind_a_first_call_only_a_stop_may_follow():
+    """What came before the call, and calls in the think block, are free."""
+    call_close, stop = TOKENIZER.control["</tool_call>"], min(STOPS)
+    stops = np.zeros(VOCAB, np.bool_)
+    stops[stop] = True
+    limit = EndsAfterCall(
+        call_close=call_close, think_close=CLOSE, opens_thinking=True, stops=stops
+    )
+    assert list(limit((5, call_close), (6, CLOSE, 7))) == [None] * 4
+    rows = limit((CLOSE, 7), (8, call_close, 9))
+    assert [row is stops for row in rows] == [False, False, True, True]
+    assert list(limit((8,), ())) == [None]
+    assert limit((call_close,), ())[0] is stops

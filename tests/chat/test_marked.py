@@ -6,7 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashrt.chat.marked import PRIVATE_USE, Marked, Piece, opens_thinking, render_marked
+from flashrt.chat.marked import (
+    PRIVATE_USE,
+    Marked,
+    Piece,
+    opens_thinking,
+    private_characters,
+    render_marked,
+)
 from flashrt.chat.template import CLOSE, OPEN, Template
 from flashrt.errors import BadRequest
 
@@ -78,3 +85,19 @@ def test_without_such_control_tokens_the_text_says_it(text: str, opens: bool):
     """A vocabulary may have no token for the block."""
     assert opens_thinking([Piece("<|a|>", True), Piece(text)], {"<|a|>"}) is opens
     assert not opens_thinking([Piece(text), Piece("<|a|>", True)], {"<|a|>"})
+
+
+def test_private_characters_are_free_ones():
+    """They occur neither in the values nor in the template, and are none of our marks."""
+    values = {"a": ["\ue000", {"\ue001": "x"}], "b": OPEN}
+
+    found = private_characters(values, "\ue002", 3)
+
+    assert found == ["\ue003", "\ue004", "\ue005"]
+
+
+def test_a_text_can_be_taken_up_to_a_mark():
+    """Its control tokens and stand-ins stay what they are."""
+    marked = Marked(f"a{OPEN}<x>{CLOSE}b\ue000c!d", ("\ue000", "\ue001"))
+
+    assert marked.up_to("!").pieces() == [Piece("a"), Piece("<x>", True), Piece(f"b{OPEN}c")]

@@ -175,6 +175,8 @@ def test_a_tool_result_keeps_whose_it_is():
         ({"role": "user", "content": ["a", {"type": "text"}]}, "messages[1].content[1]"),
         ({"role": "assistant", "tool_calls": [{"function": {}}]}, "messages[1].tool_calls[0]"),
         ({"role": "assistant", "tool_calls": ["run"]}, "messages[1].tool_calls[0]"),
+        ({"role": "assistant", "tool_calls": {"a": 1}}, "messages[1].tool_calls"),
+        ({"role": "assistant", "function_call": "run"}, "messages[1].function_call"),
     ],
 )
 def test_what_cannot_be_read_is_named(message: Any, place: str):
@@ -190,3 +192,95 @@ def test_no_messages_are_refused():
     """There is nothing to answer."""
     with pytest.raises(BadRequest, match="empty"):
         normalized([])
+
+
+RESULTS = st.permutations([0, 1, 2])
+THREE_CALLS = {
+    "role": "assistant",
+    "tool_calls": [{"id": f"c{i}", "function": {"name": "run"}} for i in range(3)],
+}
+
+
+@given(RESULTS, RESULTS)
+def test_results_stand_in_the_order_of_their_calls(first: list[int], second: list[int]):
+    """Whichever came first, so a prompt does not depend on how fast each tool was."""
+    turns = [
+        message
+        for order in (first, second)
+        for message in (
+            {"role": "user", "content": "x"},
+            THREE_CALLS,
+            *({"role": "tool", "tool_call_id": f"c{i}", "content": f"{i}"} for i in order),
+        )
+    ]
+
+    contents = [m["content"] for m in normalized(turns) if m["role"] == "tool"]
+
+    assert contents == ["0", "1", "2"] * 2
+
+
+@pytest.mark.parametrize("ids", [["c1", "c0", None], ["c1", "c1", "c0"], ["c1", "c0", "other"]])
+def test_results_stay_where_it_is_not_clear_whose_they_are(ids: list[str | None]):
+    """Two of one call, one of none, one of an unknown call."""
+    results = [
+        {"role": "tool", "tool_call_id": given, "content": f"{i}"} for i, given in enumerate(ids)
+    ]
+
+    found = normalized([{"role": "user", "content": "x"}, THREE_CALLS, *results])
+
+    assert [m["content"] for m in found[2:]] == ["0", "1", "2"]
+
+
+def test_an_assistants_parts_are_text_and_thinking():
+    """As clients keep them that speak several protocols."""
+    parts = [
+        {"type": "thinking", "thinking": "h", "signature": ""},
+        {"type": "reasoning", "text": "m"},
+        {"type": "text", "text": "a"},
+        {"type": "refusal", "refusal": "b"},
+    ]
+
+    assert one(role="assistant", content=parts) == {
+        "role": "assistant",
+        "content": "ab",
+        "reasoning_content": "hm",
+    }
+
+
+def test_a_function_call_of_the_old_spelling_is_a_call():
+    """There was only one, and it had no id."""
+    found = one(role="assistant", function_call={"name": "run", "arguments": '{"a": 1}'})
+
+    assert found["tool_calls"] == [
+        {"type": "function", "function": {"name": "run", "arguments": {"a": 1}}}
+    ]
+
+
+def test_users_may_follow_each_other():
+    """Each stays a message of its own; joining them would change the prompt in front."""
+    users = [
+        {"role": "user", "content": "a"},
+        {"role": "user", "content": [{"type": "text", "text": "b"}]},
+    ]
+
+    assert [m["content"] for m in normalized(users)] == ["a", "b"]
+
+
+def test_an_assistant_may_have_only_thinking():
+    """Its answer was cut, or it had none."""
+    assert one(role="assistant", reasoning="hm") == {
+        "role": "assistant",
+        "content": "",
+        "reasoning_content": "hm",
+    }
+
+
+@pytest.mark.parametrize("kind", ["image_url", "input_image", "image", "input_audio", "file"])
+def test_what_is_no_text_is_refused_with_a_reason(kind: str):
+    """The client learns which part, and that this model reads text only."""
+    part = {"type": kind, kind: {"url": "data:image/png;base64,AA=="}}
+
+    for role in ("user", "tool", "system"):
+        with pytest.raises(BadRequest, match="reads text only") as caught:
+            one(role=role, content=[{"type": "text", "text": "see"}, part])
+        assert caught.value.param == "messages[1].content[1]"

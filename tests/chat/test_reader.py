@@ -1,101 +1,28 @@
 """Thinking, text and tool calls out of a stream, in any way it may be cut."""
 
 import json
-from typing import Any
+import random
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashrt.chat.reader import COMPLETES, PlainReader, Reader, Reads
-from tests.chat.transcript import Transcript
-from tests.chat.vocabulary import THINK, TOOLS, tokenizer
+from flashrt.chat.drafts import CallsInThinking
+from flashrt.fsm.reader import COMPLETES
+from tests.chat.streams import (
+    CALL,
+    EVENTS,
+    STREAMS,
+    Event,
+    cut,
+    events,
+    is_whole,
+    mutated,
+    new_reader,
+    read,
+    require_honest,
+)
 from tests.fsm.test_reader import completing
-
-BLOCKS = ("<think>", "</think>", "<tool_call>", "</tool_call>")
-FRAGMENTS = st.one_of(
-    st.sampled_from(
-        [
-            *BLOCKS,
-            "<|im_start|>",
-            "<function=run>",
-            "<function=look>",
-            "</function>",
-            "<parameter=command>",
-            "<parameter=limit>",
-            "<parameter=note>",
-            "</parameter>",
-            "<function=",
-            "<parameter=x",
-            "</",
-            "<",
-            ">",
-            "\n",
-            "\n\n",
-            " ",
-            "5",
-            "null",
-            "x",
-            "<function= >",
-            "<function=" + "n" * 300 + ">",
-            "東",
-        ]
-    ),
-    st.text("<>/=\nfunctionparameter ", max_size=6),
-)
-CALL = (
-    "<tool_call>\n<function=run>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>"
-)
-
-Event = tuple[str, bool]
-"""Text, or a control token (True)."""
-
-
-def events(text: str) -> list[Event]:
-    """What the ids of `text` come to: text, and control tokens told apart."""
-    found: list[Event] = []
-    for token_id in tokenizer().encode(text):
-        literal = tokenizer().control_literal(token_id)
-        if literal is not None:
-            found.append((literal, True))
-        elif found and not found[-1][1]:
-            found[-1] = (found[-1][0] + tokenizer().decode([token_id]), False)
-        else:
-            found.append((tokenizer().decode([token_id]), False))
-    return found
-
-
-def new_reader(*, control: Any = None, tools: Any = TOOLS, opens_thinking: bool = False) -> Reader:
-    return Reader(
-        control=tokenizer().control if control is None else control,
-        tools=tools,
-        new_call_id=lambda: "id",
-        opens_thinking=opens_thinking,
-    )
-
-
-def read(what: str | list[Event], *, cut_off: bool = False, **options: Any) -> Transcript:
-    """Everything that a reader says of a text, or of events."""
-    reader: Reads = new_reader(**options)
-    transcript = Transcript()
-    for text, is_control in events(what) if isinstance(what, str) else what:
-        said = reader.control(text) if is_control else reader.text(text)
-        transcript.add(one.delta for one in said)
-    transcript.add(one.delta for one in reader.finish(cut_off=cut_off))
-    return transcript
-
-
-def is_whole(arguments: str) -> bool:
-    """Whether a client would take it for a call's whole arguments."""
-    try:
-        return isinstance(json.loads(arguments), dict)
-    except json.JSONDecodeError:
-        return False
-
-
-STREAMS = st.lists(FRAGMENTS, max_size=14).map(
-    lambda found: [(text, text in tokenizer().control) for text in found]
-)
 
 
 def test_the_rows_that_complete_a_call_are_those_of_the_specification():
@@ -104,40 +31,77 @@ def test_the_rows_that_complete_a_call_are_those_of_the_specification():
 
 
 @settings(max_examples=250)
-@given(STREAMS, st.integers(1, 7), st.booleans(), st.booleans())
+@given(STREAMS, st.integers(1, 7), st.booleans(), st.booleans(), st.sampled_from([None, {}]))
 def test_cutting_a_stream_anywhere_changes_nothing(
-    stream: list[Event], size: int, opens_thinking: bool, cut_off: bool
+    stream: list[Event], size: int, opens_thinking: bool, cut_off: bool, control: dict | None
 ):
     """Text in one piece, or in pieces of 1 to 7 characters: the same deltas when joined."""
-    whole = read(stream, opens_thinking=opens_thinking, cut_off=cut_off)
+    options = {"opens_thinking": opens_thinking, "cut_off": cut_off, "control": control}
+    if control is not None:  # a vocabulary that has no control tokens
+        stream = [("".join(text for text, _ in stream), False)]
 
-    cut = [
-        (text[i : i + (len(text) if control else size)], control)
-        for text, control in stream
-        for i in range(0, len(text), len(text) if control else size)
-    ]
+    assert read(cut(stream, size), **options) == read(stream, **options)
 
-    assert read(cut, opens_thinking=opens_thinking, cut_off=cut_off) == whole
+
+@pytest.mark.parametrize("opens_thinking", [True, False])
+@pytest.mark.parametrize("stream", EVENTS, ids=range(len(EVENTS)))
+def test_a_written_answer_may_be_cut_at_every_place(stream: list[Event], opens_thinking: bool):
+    """In two at every character, and into pieces of 1 to 7."""
+    whole = read(stream, opens_thinking=opens_thinking)
+
+    for size in range(1, 8):
+        assert read(cut(stream, size), opens_thinking=opens_thinking) == whole
+    for i, (text, is_control) in enumerate(stream):
+        for at in range(1, 1 if is_control else len(text)):
+            parts = [*stream[:i], (text[:at], False), (text[at:], False), *stream[i + 1 :]]
+            assert read(parts, opens_thinking=opens_thinking) == whole
+
+
+@pytest.mark.parametrize("stream", EVENTS, ids=range(len(EVENTS)))
+def test_an_answer_cut_off_anywhere_is_a_beginning(stream: list[Event]):
+    """Whatever the length ends early begins as the whole, and no open call is whole."""
+    letters = cut(stream, 1)
+    whole = read(letters, opens_thinking=True)
+
+    for end in range(len(letters)):
+        short = read(letters[:end], opens_thinking=True, cut_off=True)
+        require_honest(letters[:end], short)
+        assert short.begins(whole)
 
 
 @settings(max_examples=250)
-@given(STREAMS, st.booleans())
-def test_any_stream_has_a_reading(stream: list[Event], cut_off: bool):
+@given(STREAMS, st.booleans(), st.sampled_from(CallsInThinking))
+def test_any_stream_has_a_reading(stream: list[Event], cut_off: bool, drafts: CallsInThinking):
     """Nothing raises; markers of thinking and turns never show; only complete calls look whole."""
-    reader = new_reader(opens_thinking=True)
-    transcript = Transcript()
-    for text, is_control in stream:
-        said = reader.control(text) if is_control else reader.text(text)
-        transcript.add(one.delta for one in said)
-    transcript.add(one.delta for one in reader.finish(cut_off=cut_off))
+    transcript = read(stream, opens_thinking=True, cut_off=cut_off, calls_in_thinking=drafts)
 
-    spelled = "".join(text for text, is_control in stream if not is_control)
-    for marker in (*THINK, "<|im_start|>"):
-        if marker not in spelled:
-            assert marker not in transcript.text + transcript.thinking
-    whole = [is_whole(arguments) for _, arguments in transcript.calls]
-    assert whole.count(True) == reader.complete_calls
-    assert all(whole[:-1])
+    require_honest(stream, transcript)
+
+
+def walk_mutated(how_many: int, seed: int) -> None:
+    """Read that many streams, whole and cut."""
+    dice = random.Random(seed)
+    for _ in range(how_many):
+        stream = mutated(dice)
+        options = {"opens_thinking": dice.random() < 0.6, "cut_off": dice.random() < 0.4}
+        if dice.random() < 0.2:  # a vocabulary that has no control tokens
+            stream = [("".join(text for text, _ in stream), False)]
+            options["control"] = {}
+        transcript = read(stream, **options)
+        require_honest(stream, transcript)
+        assert read(cut(stream, dice.randrange(1, 8)), **options) == transcript
+
+
+def test_thousands_of_mutated_streams_are_read():
+    """Nothing raises or leaks, and the cut changes nothing."""
+    walk_mutated(3_000, seed=1)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(20))
+def test_a_million_mutated_streams_are_read(seed: int):
+    """The same, 50,000 at a time."""
+    walk_mutated(50_000, seed=100 + seed)
 
 
 @given(STREAMS)
@@ -170,8 +134,10 @@ def test_a_whole_answer_is_taken_apart():
         "TextDelta",
         "ToolCallStart",
         "ToolCallArguments",
+        "ToolCallEnd",
         "ToolCallStart",
         "ToolCallArguments",
+        "ToolCallEnd",
     ]
 
 
@@ -215,7 +181,7 @@ def test_without_tools_a_call_is_text():
 @pytest.mark.parametrize(
     "unreadable",
     [
-        '<tool_call>\n{"name": "run"}\n</tool_call>',
+        '<tool_call>\n{"title": "run"}\n</tool_call>',
         "<tool_call>\n<function=>\n",
         "<tool_call>\n<function=a\nb>",
         "<tool_call> <invoke>",
@@ -382,12 +348,3 @@ def test_places_of_text_are_places_in_the_answer(stream: list[Event]):
     for one in said:
         if type(one.delta).__name__ == "TextDelta":
             assert answer[one.at :].startswith(one.delta.text)
-
-
-def test_the_plain_reader_shows_all_text_and_no_control_token():
-    """For answers without structure."""
-    reader = PlainReader()
-    said = [*reader.text("a<think>"), *reader.control("<think>"), *reader.text("b")]
-
-    assert [(one.delta.text, one.at) for one in said] == [("a<think>", 0), ("b", 15)]
-    assert reader.finish(cut_off=False) == []

@@ -13,6 +13,7 @@ from flashrt.chat.deltas import (
     TextDelta,
     ThinkingDelta,
     ToolCallArguments,
+    ToolCallEnd,
     ToolCallStart,
 )
 from tests.chat.vocabulary import TOOLS, tokenizer
@@ -20,11 +21,15 @@ from tests.chat.vocabulary import TOOLS, tokenizer
 
 @attrs.define
 class Transcript:
-    """The joined text of each kind. `order` has the kinds as they follow each other."""
+    """The joined text of each kind.
+
+    `complete` has the indexes of whole calls, `order` the kinds as they follow each other.
+    """
 
     text: str = ""
     thinking: str = ""
     calls: list[tuple[str, str]] = attrs.field(factory=list)
+    complete: list[int] = attrs.field(factory=list)
     order: list[str] = attrs.field(factory=list)
 
     def add(self, deltas: Iterable[Delta]) -> None:
@@ -42,6 +47,10 @@ class Transcript:
                     assert index == len(self.calls) - 1, "arguments of another call"
                     name, before = self.calls[index]
                     self.calls[index] = (name, before + text)
+                case ToolCallEnd(index):
+                    assert index == len(self.calls) - 1, "the end of another call"
+                    assert index not in self.complete, "a call that ends twice"
+                    self.complete.append(index)
             kind = type(delta).__name__
             if not self.order or self.order[-1] != kind:
                 self.order.append(kind)

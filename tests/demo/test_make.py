@@ -53,11 +53,12 @@ def test_it_is_small_and_its_window_is_large():
 
 
 def test_it_loads_like_any_checkpoint():
-    """Dense, tied, with padding rows, and an MTP layer that is named as unused."""
+    """Dense, tied, with padding rows and an MTP layer; nothing is left out."""
     assert find_model(str(DEMO_PATH)) == DEMO_PATH
     loaded = load_checkpoint(DEMO_PATH, device="cpu", dtype=torch.bfloat16, progress=False)
     assert loaded.model_name == model_name(DEMO_PATH) == "flashrt-demo"
-    assert loaded.unused == ("MTP layer (15 tensors): drafts are not used",)
+    assert loaded.unused == ()
+    assert loaded.weights.mtp is not None
     assert loaded.weights.lm_head is loaded.weights.embed
     assert loaded.config.mtp_layers == 1
     assert loaded.config.vocab_size > tokenizer().get_vocab_size()

@@ -1,6 +1,7 @@
 """Checkpoints written by transformers, changed by hand, and what must become of them."""
 
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -120,7 +121,7 @@ def mtp_like(tensors: Tensors) -> Tensors:
 
 def fused(tensors: Tensors) -> Tensors:
     """The same with the experts of each layer in two tensors, as released checkpoints have them."""
-    one = {name: t for name, t in tensors.items() if ".experts." in name}
+    one = {name: t for name, t in tensors.items() if re.search(r"experts\.\d", name)}
     rest = {name: t for name, t in tensors.items() if name not in one}
     for at in {name.partition("experts.")[0] + "experts." for name in one}:
         parts = [

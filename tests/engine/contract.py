@@ -6,6 +6,7 @@ same weights: one that is tried, and one that serves as the oracle of the path.
 
 from collections.abc import Callable, Iterable
 
+import attrs
 import pytest
 
 from flashrt.engine.protocol import (
@@ -253,6 +254,25 @@ def check_sampling_is_positional(engine: Engine, oracle: Engine) -> None:
     assert text == [*text[:12], *take(engine, 18, SEEDED)]
 
 
+def check_drafts_are_free(engine: Engine, oracle: Engine) -> None:
+    """Whatever is drafted, also nothing: the same ids and bytes. Chunks say what was drafted."""
+    fill(oracle, PROMPT[:70])
+    single = attrs.evolve(SEEDED, draft_tokens=0)
+    wanted = take(oracle, 40, single)
+    for draft_tokens in (None, 0, 1, 4):
+        engine.reset()
+        fill(engine, PROMPT[:70])
+        params = attrs.evolve(SEEDED, draft_tokens=draft_tokens)
+        assert take(engine, 40, params) == wanted
+        assert same_capsule(engine.snapshot(), oracle.snapshot())
+
+        chunk = next(engine.decode(params))
+        assert 1 <= len(chunk.tokens) <= 1 + chunk.drafted
+        assert bool(chunk.drafter) == bool(chunk.drafted)
+        if draft_tokens is not None:
+            assert chunk.drafted <= draft_tokens
+
+
 CHECKS: list[Callable[[Engine, Engine], None]] = [
     check_positions,
     check_prefill_drops_pending,
@@ -267,4 +287,5 @@ CHECKS: list[Callable[[Engine, Engine], None]] = [
     check_misuse,
     check_constraint,
     check_sampling_is_positional,
+    check_drafts_are_free,
 ]

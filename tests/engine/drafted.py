@@ -1,5 +1,6 @@
 """Small models with an MTP layer, its reference, and drafters that are always right or wrong."""
 
+import functools
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -8,10 +9,20 @@ from torch import Tensor, nn
 from transformers import PreTrainedModel
 
 from flashrt.engine.hybrid import HybridEngine
-from flashrt.engine.protocol import DecodeChunk, SamplingParams
+from flashrt.engine.protocol import Capsule, DecodeChunk, SamplingParams
 from flashrt.engine.speculate import Draft, Drafting
 from flashrt.engine.weights import MtpWeights
-from tests.engine.models import PLAIN, Shape, _layer, config_of, reference, weights_of
+from tests.engine.contract import fill
+from tests.engine.models import (
+    MIXTURE,
+    PLAIN,
+    Shape,
+    _layer,
+    config_of,
+    ids,
+    reference,
+    weights_of,
+)
 
 
 class MtpReference(nn.Module):
@@ -46,10 +57,12 @@ class MtpReference(nn.Module):
         return self.norm(x[0])
 
 
-def mtp_weights(model: PreTrainedModel, dtype: torch.dtype, *, seed: int = 0) -> MtpWeights:
+def mtp_weights(
+    model: PreTrainedModel, dtype: torch.dtype, device: str = "cpu", *, seed: int = 0
+) -> MtpWeights:
     """Our fused tensors of the reference layer, made by hand."""
     mtp = MtpReference(model, seed=seed)
-    tensors = {name: tensor.detach() for name, tensor in mtp.state_dict().items()}
+    tensors = {name: tensor.detach().to(device) for name, tensor in mtp.state_dict().items()}
     layer = _layer(tensors, "layer.", False, dtype, config_of(model).moe)
     names = ("fc", "pre_fc_norm_embedding", "pre_fc_norm_hidden", "norm")
     return MtpWeights(*(tensors[f"{name}.weight"].to(dtype) for name in names), layer)
@@ -68,6 +81,7 @@ def make_drafted(
     shape: Shape = PLAIN,
     *,
     dtype: torch.dtype = torch.float32,
+    device: str = "cpu",
     max_seq: int = 640,
     seed: int = 0,
     mtp: bool = True,
@@ -75,9 +89,9 @@ def make_drafted(
 ) -> DraftedEngine:
     """A random model with a random MTP layer, or with none."""
     model = reference(shape, seed=seed)
-    weights = weights_of(model, dtype)
+    weights = weights_of(model, dtype, device)
     if mtp:
-        weights = attrs.evolve(weights, mtp=mtp_weights(model, dtype, seed=seed))
+        weights = attrs.evolve(weights, mtp=mtp_weights(model, dtype, device, seed=seed))
     return DraftedEngine(
         config_of(model),
         weights,
@@ -94,7 +108,6 @@ class Scripted:
     text: Sequence[int]
     plan: Sequence[tuple[int, int]]
     """Per step how many ids, and how many of them are right."""
-    vocab: int = 61
     step: int = 0
     accepted: list[int] = attrs.field(factory=list)
 
@@ -104,7 +117,7 @@ class Scripted:
         self.step += 1
         at = len(journal)
         ids = tuple(self.text[at : at + min(count, room)])
-        wrong = tuple((id_ + 1) % self.vocab for id_ in ids[right:])
+        wrong = tuple((id_ + 1) % (1 + max(self.text)) for id_ in ids[right:])
         return Draft((*ids[:right], *wrong), "script")
 
     def observe(self, draft: Draft, accepted: int) -> None:
@@ -138,3 +151,38 @@ def chunks_of(
         last = chunks[-1]
         chunks[-1] = attrs.evolve(last, tokens=last.tokens[: count - total])
     return chunks
+
+
+GUESSED = Shape(vocab=3)
+"""So few ids that a random layer is often right."""
+
+MODELS = {"dense": PLAIN, "mixture": MIXTURE, "guessed": GUESSED}
+DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+
+PIECE = ids(12, seed=8)
+
+SEEDED = SamplingParams(temperature=1.0, seed=12)
+OFF = attrs.evolve(SEEDED, draft_tokens=0)
+
+
+@functools.cache
+def engine_of(model: str, dtype: str) -> DraftedEngine:
+    return make_drafted(MODELS[model], dtype=DTYPES[dtype])
+
+
+def started(model: str = "dense", dtype: str = "float32", count: int = 110) -> DraftedEngine:
+    """An engine that stands shortly before a fold, with a prompt that quotes itself."""
+    engine = engine_of(model, dtype)
+    engine.script = None
+    engine.reset()
+    fill(engine, (*ids(count - 17), *PIECE, *PIECE[:5]))
+    return engine
+
+
+def played(
+    engine: DraftedEngine, capsule: Capsule, count: int, params: SamplingParams
+) -> tuple[list[DecodeChunk], Capsule]:
+    """Chunks and the end of going on from a capsule."""
+    engine.restore(capsule)
+    chunks = chunks_of(engine, count, params)
+    return chunks, engine.snapshot()

@@ -53,10 +53,10 @@ def test_an_index_says_which_files_count(tmp_path):
 def test_mtp_tensors_beside_the_index_are_found(tmp_path):
     """In a file named for them that was added later, and only them."""
     put(tmp_path, "part-1.safetensors", x=torch.zeros(1))
-    put(tmp_path, "extra-mtp.safetensors", x=torch.ones(1), mtp__norm=torch.zeros(3))
+    put(tmp_path, "extra-MTP.safetensors", x=torch.ones(1), mtp__norm=torch.zeros(3))
     (tmp_path / INDEX).write_text(json.dumps({"weight_map": {"x": "part-1.safetensors"}}))
     found = [(tensor.name, tensor.file.name) for tensor in read_headers(tmp_path)]
-    assert found == [("x", "part-1.safetensors"), ("mtp.norm", "extra-mtp.safetensors")]
+    assert found == [("x", "part-1.safetensors"), ("mtp.norm", "extra-MTP.safetensors")]
 
 
 def test_mtp_tensors_in_the_index_are_the_ones_that_count(tmp_path):

@@ -1,6 +1,8 @@
 """The real engine: leaving is free, rolling back is free, rows are independent; bit for bit."""
 
 import copy
+import itertools
+import re
 from collections.abc import Iterator
 
 import attrs
@@ -8,6 +10,7 @@ import pytest
 import torch
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from safetensors.torch import save_file
 
 from flashrt.engine.fake import FakeEngine
 from flashrt.engine.hybrid import HybridEngine
@@ -21,6 +24,7 @@ from flashrt.engine.protocol import (
 from flashrt.engine.selfcheck import same_bits
 from flashrt.errors import CannotServe, EngineFailed
 from tests.engine.contract import CHECKS, fill, same_capsule, take
+from tests.engine.drafted import MtpReference, make_drafted
 from tests.engine.models import Shape, config_of, ids, make_engine, reference, weights_of
 
 DTYPES = (torch.float32, torch.bfloat16)
@@ -28,14 +32,24 @@ PLACES = [
     *((dtype, "cpu") for dtype in DTYPES),
     *(pytest.param((dtype, "cuda"), marks=pytest.mark.gpu) for dtype in DTYPES),
 ]
+MIXTURE = Shape(layers=2, interval=2, experts=5, experts_per_row=2)
 SEEDED = SamplingParams(temperature=1.0, seed=5)
 PROMPT = ids(400)
 
 
-@pytest.fixture(scope="module", params=PLACES, ids=lambda place: f"{place[1]} {place[0]}")
+@pytest.fixture(
+    scope="module",
+    params=[
+        *PLACES,
+        (torch.bfloat16, "cpu", MIXTURE),
+        pytest.param((torch.float32, "cpu", MIXTURE), marks=pytest.mark.slow),
+    ],
+    ids=lambda place: f"{place[1]} {place[0]}" + " mixture" * (len(place) > 2),
+)
 def pair(request) -> tuple[HybridEngine, HybridEngine]:
     """Two engines of the same weights."""
-    engine = make_engine(dtype=request.param[0], device=request.param[1], max_seq=512)
+    dtype, device, *shape = request.param
+    engine = make_drafted(*shape, dtype=dtype, device=device, max_seq=512)
     return engine, copy.deepcopy(engine)
 
 
@@ -54,7 +68,7 @@ def other(pair) -> HybridEngine:
 @pytest.fixture(scope="module", params=PLACES, ids=lambda place: f"{place[1]} {place[0]}")
 def small_pair(request) -> tuple[HybridEngine, HybridEngine]:
     """With the window that the contract fills."""
-    engine = make_engine(dtype=request.param[0], device=request.param[1], max_seq=256)
+    engine = make_drafted(dtype=request.param[0], device=request.param[1], max_seq=256)
     return engine, copy.deepcopy(engine)
 
 
@@ -67,8 +81,9 @@ def test_the_real_engine_keeps_the_contract(small_pair, check):
 
 
 def path(engine: HybridEngine, count: int) -> Iterator[Capsule]:
-    """Capsules after each of `count` decoded ids."""
-    for _, _chunk in zip(range(count), engine.decode(SEEDED), strict=False):
+    """Capsules after each of `count` ids decoded one by one."""
+    single = attrs.evolve(SEEDED, draft_tokens=0)
+    for _, _chunk in zip(range(count), engine.decode(single), strict=False):
         yield engine.snapshot()
 
 
@@ -114,7 +129,8 @@ def test_restored_capsules_read_no_stale_byte(engine, other):
         capsule = engine.snapshot()
         *_, wanted = path(engine, 70)
         buffers = other._live.buffers
-        for name in ("anchors", "raw", "keys", "values", "decays", "kv", "hidden"):
+        names = ("anchors", "raw", "keys", "values", "decays", "kv", "hidden", "mtp_kv")
+        for name in names:
             getattr(buffers, name).fill_(torch.nan)
         other.restore(capsule)
         *_, got = path(other, 70)
@@ -221,7 +237,7 @@ def test_a_capsule_never_changes_and_counts_its_bytes(engine):
 
 def test_a_capsule_holds_what_its_boundary_needs():
     """KV rows below the position, one anchor, the open window, the rows a convolution sees."""
-    engine = make_engine()
+    engine = make_drafted()
     fill(engine, PROMPT[:100])
     shapes = {name: tuple(b.shape) for name, b in engine.snapshot().buffers.items()}
     assert shapes == {
@@ -232,6 +248,7 @@ def test_a_capsule_holds_what_its_boundary_needs():
         "raw": (3, 3, 128),
         "kv": (1, 2, 2, 100, 32),
         "hidden": (64,),
+        "mtp_kv": (2, 2, 99, 32),
     }
 
 
@@ -252,7 +269,7 @@ def test_a_step_that_fails_forgets_the_state(engine, other):
     capsule = engine.snapshot()
     *_, wanted = path(engine, 5)
     broken = copy.deepcopy(engine)
-    down = broken._live.model.layers[2].mlp.down
+    down = broken._live.model.layers[1].mlp.down
     whole = down.data
     down.data = torch.zeros(1, 1)
     with pytest.raises(EngineFailed):
@@ -276,15 +293,24 @@ def test_a_capsule_that_does_not_fit_leaves_nothing_half_restored(engine):
     assert same_capsule(engine.snapshot(), capsule)
 
 
-def test_a_loaded_checkpoint_is_the_engine_of_its_tensors(tmp_path):
-    """Through the loader or made by hand: the same bytes of state."""
-    model = reference()
+@pytest.mark.parametrize("mtp", [False, True], ids=["plain", "mtp"])
+@pytest.mark.parametrize("shape", [Shape(), MIXTURE], ids=["dense", "mixture"])
+def test_a_loaded_checkpoint_is_the_engine_of_its_tensors(tmp_path, shape, mtp):
+    """Through the loader or made by hand: the same drafts and the same bytes of state."""
+    model = reference(shape)
     model.save_pretrained(tmp_path)
-    loaded = HybridEngine.load(tmp_path, max_seq=512, progress=False)
-    by_hand = make_engine()
+    if mtp:
+        parts = MtpReference(model).state_dict()
+        named = {"mtp." + re.sub("^layer", "layers.0", name): t for name, t in parts.items()}
+        save_file(named, tmp_path / "mtp.safetensors")
+    loaded = HybridEngine.load(tmp_path, max_seq=512, draft_tokens_max=8, progress=False)
+    by_hand = make_drafted(shape, mtp=mtp, max_seq=512)
     for one in (loaded, by_hand):
         fill(one, PROMPT[:100])
-        take(one, 5, SEEDED)
+    pairs = zip(loaded.decode(SEEDED), by_hand.decode(SEEDED), strict=True)
+    chunks = list(itertools.islice(pairs, 9))
+    assert all(one == other for one, other in chunks)
+    assert any(one.drafter == "mtp" for one, _ in chunks) == mtp
     assert same_capsule(loaded.snapshot(), by_hand.snapshot())
     assert (loaded.info.dtype, loaded.info.device) == ("float32", "cpu")
 

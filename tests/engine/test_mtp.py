@@ -1,9 +1,10 @@
 """The MTP layer computes what the reference layer computes, and its cache knows no drafts."""
 
-import attrs
 import pytest
 import torch
 
+from flashrt.engine import mtp
+from flashrt.engine.identity import CODE
 from flashrt.engine.protocol import SamplingParams
 from flashrt.engine.selfcheck import same_bits
 from tests.engine.contract import fill, same_capsule, take
@@ -28,6 +29,13 @@ def mtp_rows(shape: Shape, tokens: tuple[int, ...]) -> torch.Tensor:
         return MtpReference(model)(torch.tensor(tokens[1:]), hidden)
 
 
+def drafted_row(engine: DraftedEngine) -> torch.Tensor:
+    """Logits [V] of the first draft."""
+    seen: list[torch.Tensor] = []
+    engine._live.draft(engine.journal[-1], 1, lambda row, _: seen.append(row) or 0)
+    return seen[0]
+
+
 @pytest.mark.parametrize("shape", SHAPES.values(), ids=SHAPES.keys())
 @pytest.mark.parametrize("cuts", [(), (1, 64, 100, 101, 230)], ids=["whole", "cut"])
 def test_first_drafts_equal_the_reference(shape, cuts):
@@ -42,9 +50,8 @@ def test_first_drafts_equal_the_reference(shape, cuts):
     for back in (0, 7, 38):
         there = len(engine.journal) - 1
         assert there == engine.position
-        seen: list[torch.Tensor] = []
-        engine._live.draft(engine.journal[-1], 1, lambda row, _: seen.append(row) or 0)
-        torch.testing.assert_close(seen[0], want[there - 1] @ head.T, atol=2e-4, rtol=0)
+        row = drafted_row(engine)
+        torch.testing.assert_close(row, want[there - 1] @ head.T, atol=2e-4, rtol=0)
         engine.rollback(back)
 
 
@@ -61,12 +68,12 @@ def test_a_longer_draft_feeds_its_own_rows():
 
     drafted = engine._live.draft(pending, 3, choose)
     model = reference()
-    mtp, head = MtpReference(model), model.lm_head.weight
+    layer, head = MtpReference(model), model.lm_head.weight
     with torch.no_grad():
         hidden = model.model(torch.tensor([PROMPT[:100]])).last_hidden_state[0]
         following = [*PROMPT[1:100], pending]
         for j in range(3):
-            rows = mtp(torch.tensor(following), hidden)
+            rows = layer(torch.tensor(following), hidden)
             torch.testing.assert_close(seen[j], rows[-1] @ head.T, atol=2e-4, rtol=0)
             hidden = torch.cat((hidden, rows[-1:]))
             following.append(drafted[j])
@@ -142,8 +149,6 @@ def test_a_model_without_the_layer_has_none_of_it():
     assert make_drafted(draft_tokens_max=0).info.drafters == ()
 
 
-def test_other_mtp_weights_are_another_engine():
-    """The digest of the weights is the loader's; the engine's own identity holds the layer's code."""
-    one = make_drafted()
-    other = attrs.evolve(one.info, identity="")
-    assert one.info.identity != other.identity
+def test_the_layers_code_is_part_of_the_identity():
+    """A capsule made by other code for this layer is not taken."""
+    assert mtp in CODE

@@ -374,3 +374,25 @@ def test_a_bias_can_forbid_and_force():
     assert choose(logit_bias={1: -100.0}) == 3
     assert choose(logit_bias={9: 100.0, 10**6: 5.0}) == 9
     assert drawn(100, temperature=1.0, logit_bias={9: 100.0})[9] == 100
+
+
+# Logprobs
+
+
+@given(st.integers(0, 999), st.integers(0, V), st.integers(0, V - 1))
+def test_logprobs_are_the_log_softmax_of_the_raw_row(seed, count, chosen):
+    """Whatever limits the choice; the likeliest come first, of equals the lowest id."""
+    row = scores_of(seed)
+    told = Sampler(V).logprobs(row, chosen, count)
+    wanted = torch.log_softmax(row.double(), 0)
+    assert told.chosen == pytest.approx(float(wanted[chosen]), abs=1e-12)
+    order = sorted(range(V), key=lambda i: (-float(wanted[i]), i))[:count]
+    assert [i for i, _ in told.top] == order
+    assert [v for _, v in told.top] == pytest.approx([float(wanted[i]) for i in order], abs=1e-12)
+
+
+def test_ids_that_belong_to_no_token_have_no_share():
+    """The rest of the row sums to one."""
+    told = Sampler(V, 5).logprobs(LOGITS, 1, V)
+    assert [i for i, _ in told.top] == [1, 3, 4, 0, 2]
+    assert sum(np.exp(v) for _, v in told.top) == pytest.approx(1.0)

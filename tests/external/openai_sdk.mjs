@@ -1,5 +1,5 @@
 // The official openai package for Node against a running server. Prints one JSON line: what came of
-// each trial. Environment: BASE_URL, SDK (the folder of the installed package).
+// each trial. Environment: BASE_URL, SDK (the folder of the installed package), TRIALS (names).
 import { createRequire } from 'module';
 
 const require = createRequire(`${process.env.SDK}/`);
@@ -56,8 +56,46 @@ const trials = {
     for await (const _ of stream) break;
     return (await client.chat.completions.create({ model, messages: task })).choices[0].finish_reason;
   },
+
+  async schema() {
+    const schema = {
+      type: 'object', additionalProperties: false, required: ['colour', 'coats'],
+      properties: { colour: { enum: ['red', 'green'] }, coats: { enum: [1, 2] } },
+    };
+    const response_format = { type: 'json_schema', json_schema: { name: 'paint', strict: true, schema } };
+    const wish = { model, messages: task, response_format, enable_thinking: false, temperature: 0 };
+    const stream = client.chat.completions.stream(wish);
+    const { message, finish_reason } = (await stream.finalChatCompletion()).choices[0];
+    return { paint: message.parsed ?? JSON.parse(message.content), finish_reason };
+  },
+
+  async namedTool() {
+    const bounded = { type: 'object', properties: { word: { type: 'string', maxLength: 5 } }, required: ['word'] };
+    const say = [{ type: 'function', function: { name: 'say', parameters: bounded } }];
+    const tool_choice = { type: 'function', function: { name: 'say' } };
+    const wish = { model, messages: task, tools: say, tool_choice, enable_thinking: false };
+    const { message, finish_reason } = (await client.chat.completions.create(wish)).choices[0];
+    const [call] = message.tool_calls;
+    return { name: call.function.name, word: typeof JSON.parse(call.function.arguments).word, finish_reason };
+  },
+
+  async logprobs() {
+    const wish = { model, messages: task, logprobs: true, top_logprobs: 3, max_tokens: 4 };
+    const { choices, usage } = await client.chat.completions.create(wish);
+    const told = choices[0].logprobs.content;
+    return [told.length === usage.completion_tokens, told.map((one) => one.top_logprobs.length)];
+  },
+
+  async refusal() {
+    const response_format = { type: 'json_schema', json_schema: { name: 'x', schema: { type: 'triangle' } } };
+    try {
+      await client.chat.completions.create({ model, messages: task, response_format });
+    } catch (error) {
+      return [error.status, error.param];
+    }
+  },
 };
 
 const results = {};
-for (const [name, trial] of Object.entries(trials)) results[name] = await trial();
+for (const name of process.env.TRIALS.split(' ')) results[name] = await trials[name]();
 console.log(JSON.stringify(results));

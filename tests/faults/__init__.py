@@ -3,13 +3,14 @@
 `python -m tests.planted_faults` plants them one by one.
 """
 
-from tests.faults import chat, engine, policy, shell, tables
+from tests.faults import chat, drafts, engine, policy, shell, tables
 from tests.faults.fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
     *tables.FAULTS,
     *policy.FAULTS,
     *engine.FAULTS,
+    *drafts.FAULTS,
     *chat.FAULTS,
     *shell.FAULTS,
 )

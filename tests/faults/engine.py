@@ -7,14 +7,16 @@ REAL = ("tests/engine/test_hybrid.py",)
 MODEL = ("tests/engine/test_model.py",)
 DELTA = ("tests/engine/test_delta.py",)
 LINEAR = ("tests/engine/test_linear.py",)
+FFN = ("tests/engine/test_ffn.py",)
+CHECKPOINT = ("tests/engine/test_checkpoint.py",)
 SAMPLER = ("tests/engine/test_sampler.py",)
 
 FAULTS = (
     Fault(
         "a rollback that forgets the convolution",
         "flashrt/engine/live.py",
-        "        self.anchor = min(self.anchor, chunk)\n        self.position = position",
-        "        self.anchor = min(self.anchor, chunk)\n        self.position = position\n"
+        "        self.anchor = min(self.anchor, chunk)\n        self.take_back(position)",
+        "        self.anchor = min(self.anchor, chunk)\n        self.take_back(position)\n"
         "        self.buffers.raw.zero_()",
         REAL,
         "the first ids after a rolled-back draft would be computed without their last inputs (G4)",
@@ -64,7 +66,7 @@ FAULTS = (
         "flashrt/engine/hybrid.py",
         "            if params.stop_ids.intersection(accepted):\n                return",
         "            if params.stop_ids.intersection(accepted):\n"
-        "                self._advance(self._live.process_rows, accepted)\n"
+        "                self._guard(self._live.process_rows, accepted[-1:])\n"
         "                return",
         REAL,
         "the state would have read a token that most templates write differently (G2)",
@@ -88,9 +90,9 @@ FAULTS = (
     Fault(
         "a step that fails and keeps its state",
         "flashrt/engine/hybrid.py",
-        "            process(ids)\n        except Exception as error:\n"
+        "            return step(*arguments)\n        except Exception as error:\n"
         "            self._forget()\n",
-        "            process(ids)\n        except Exception as error:\n",
+        "            return step(*arguments)\n        except Exception as error:\n",
         REAL,
         "a state that is half written would be gone on from (G2)",
     ),
@@ -171,8 +173,8 @@ FAULTS = (
     Fault(
         "padding ids that can be chosen",
         "flashrt/engine/sampler.py",
-        "scores = logits[: self.sampleable]",
-        "scores = logits",
+        "scores = logits[: self.sampleable]\n",
+        "scores = logits\n",
         SAMPLER,
         "ids that stand for no token would be sampled and could not be read",
     ),
@@ -197,12 +199,53 @@ FAULTS = (
     Fault(
         "a fake that processes its stop token",
         "flashrt/engine/fake.py",
-        "            yield DecodeChunk(accepted, drafted=len(accepted) - 1)",
+        "            drafted = len(accepted) - 1",
         "            if accepted[-1] in params.stop_ids:\n"
         "                self._processed.append(accepted[-1])\n"
         "                self._pending = None\n"
-        "            yield DecodeChunk(accepted, drafted=len(accepted) - 1)",
+        "            drafted = len(accepted) - 1",
         FAKE,
         "the walks would pass with a core that leaves a stop token behind",
+    ),
+    Fault(
+        "equal experts from the highest index down",
+        "flashrt/engine/ffn.py",
+        "    ordered = logits.softmax(-1).sort(dim=-1, descending=True, stable=True)\n",
+        "    ordered = logits.softmax(-1).sort(dim=-1, stable=True)\n"
+        "    ordered = torch.return_types.sort(tuple(x.flip(-1) for x in ordered))\n",
+        FFN,
+        "which experts serve a row would be another choice than the one that is written down",
+    ),
+    Fault(
+        "a shared expert without its gate",
+        "flashrt/engine/ffn.py",
+        "shared * scores[:, -1:].sigmoid()",
+        "shared",
+        FFN,
+        "a mixture of experts would be fluent, and wrong",
+    ),
+    Fault(
+        "padding that asks for experts",
+        "flashrt/engine/ffn.py",
+        "_by_expert(chosen[: go.count],",
+        "_by_expert(chosen,",
+        FFN,
+        "each decoded token would read the weights of experts that no token chose",
+    ),
+    Fault(
+        "up rows of an expert where its gate rows belong",
+        "flashrt/engine/tensor_plan.py",
+        "gate, up = gate_up[e].split(inner)",
+        "up, gate = gate_up[e].split(inner)",
+        CHECKPOINT,
+        "experts that are stored one by one would be computed inside out",
+    ),
+    Fault(
+        "an MTP layer that may be incomplete",
+        "flashrt/engine/checkpoint.py",
+        "missing = [key for key in slots if key not in keys]",
+        "missing = [key for key in slots if key not in keys and not key.startswith(MTP_PREFIX)]",
+        CHECKPOINT,
+        "drafts would come from memory that nothing has filled: never accepted, and nobody told",
     ),
 )

@@ -1,10 +1,12 @@
-"""Faults in what decides: the turn loop, plans, the journal, cuts, limits."""
+"""Faults in what decides: the turn loop, plans, the journal, cuts, limits, drafts."""
 
 from tests.faults.fault import Fault
 
 LOOP = ("tests/policy/test_turn_loop.py", "tests/walks/test_turn_loop_walk.py")
 PREFIX = ("tests/policy/test_auto_prefix.py", "tests/specs/test_decisions.py")
 WORKER = ("tests/test_worker.py",)
+LOOKUP = ("tests/engine/drafting/test_lookup.py",)
+DEPTH = ("tests/engine/drafting/test_depth.py",)
 
 FAULTS = (
     Fault(
@@ -83,8 +85,8 @@ FAULTS = (
     Fault(
         "text past the end is shown",
         "flashrt/policy/turn_loop.py",
-        "chunk.tokens[: len(chunk.tokens) - surplus]",
-        "chunk.tokens",
+        "self._answered(fed, chunk, len(chunk.tokens) - surplus)",
+        "self._answered(fed, chunk, len(chunk.tokens))",
         LOOP,
         "ids that were never part of the answer would be counted and returned",
     ),
@@ -145,5 +147,101 @@ FAULTS = (
         "return self.max_seq",
         ("tests/policy/test_limits.py",),
         "a request would be started that has no room for one token of answer (G9)",
+    ),
+    Fault(
+        "a burst's tail counted as accepted",
+        "flashrt/policy/turn_loop.py",
+        "accepted = min(stands, len(chunk.tokens) - 1)",
+        "accepted = len(chunk.tokens) - 1",
+        ("tests/policy/test_turn_loop.py",),
+        "drafts would look better than they are wherever an answer ends inside a burst",
+    ),
+    Fault(
+        "the model's own id counted as a draft",
+        "flashrt/policy/turn_loop.py",
+        "accepted = min(stands, len(chunk.tokens) - 1)",
+        "accepted = stands",
+        ("tests/policy/test_turn_loop.py", *WORKER),
+        "plain decode would look as if every draft were right",
+    ),
+    Fault(
+        "a wish for drafts beyond the limit",
+        "flashrt/policy/limits.py",
+        "return min(wish or 0, self.draft_tokens_max)",
+        "return wish or 0",
+        ("tests/policy/test_limits.py", "tests/test_service.py"),
+        "one request could ask for more rows than the operator allows (G9)",
+    ),
+    Fault(
+        "a lookup that proposes beyond the journal's end",
+        "flashrt/engine/drafting/lookup.py",
+        "return tuple(journal[at : at + count])",
+        "return tuple([*journal[at:], *journal][:count])",
+        LOOKUP,
+        "drafts would be made up, and verified for nothing",
+    ),
+    Fault(
+        "a lookup that takes a switched journal for an extension",
+        "flashrt/engine/drafting/lookup.py",
+        "if self._ids(seam, length).tolist() == list(journal[seam:length]):",
+        "if True:",
+        LOOKUP,
+        "after a rollback or another session, drafts would come from what is not there any more",
+    ),
+    Fault(
+        "a lookup that reads the whole journal in every step",
+        "flashrt/engine/drafting/lookup.py",
+        "if length <= len(journal) <= length + SEAM:",
+        "if False:",
+        LOOKUP,
+        "at 30,000 tokens each step would wait a millisecond for its draft",
+    ),
+    Fault(
+        "a quotation that is not checked",
+        "flashrt/engine/drafting/lookup.py",
+        "if list(journal[at - NGRAM_MIN : at]) != list(journal[-NGRAM_MIN:]):",
+        "if False:",
+        LOOKUP,
+        "what an edit has removed far back would be drafted for ever",
+    ),
+    Fault(
+        "the shortest n-gram wins",
+        "flashrt/engine/drafting/lookup.py",
+        "            if not len(longer):\n                break\n",
+        "            break\n",
+        LOOKUP,
+        "of two similar places the wrong one would be quoted",
+    ),
+    Fault(
+        "a drafter that is given up for ever",
+        "flashrt/engine/drafting/depth.py",
+        "                choice = Choice(name, 1)",
+        "                pass",
+        DEPTH,
+        "one bad stretch would end drafting for the rest of an answer",
+    ),
+    Fault(
+        "a depth that is closed for ever",
+        "flashrt/engine/drafting/depth.py",
+        "self.rates[band] += CATCHING_UP * max(behind, 0.0)",
+        "self.rates[band] += 0.0",
+        DEPTH,
+        "one bad stretch would keep drafts short for the rest of an answer",
+    ),
+    Fault(
+        "a depth without costs",
+        "flashrt/engine/drafting/depth.py",
+        "gain = expected[count] / self._costs.of(name, count)",
+        "gain = expected[count]",
+        DEPTH,
+        "every step would draft as much as it may, right or wrong",
+    ),
+    Fault(
+        "an exact wish beyond the limit",
+        "flashrt/engine/drafting/depth.py",
+        "self._exact = None if exact is None else min(exact, most)",
+        "self._exact = exact",
+        DEPTH,
+        "lookup would verify more rows than a request may ask for",
     ),
 )

@@ -4,6 +4,7 @@ from tests.faults.fault import Fault
 
 WORKER = ("tests/test_worker.py",)
 HTTP = ("tests/http",)
+STRUCTURE = ("tests/protocols", "tests/whole/test_structure.py")
 DOOR = ("tests/http/test_security.py",)
 
 FAULTS = (
@@ -160,5 +161,144 @@ FAULTS = (
         "str(error)",
         ("tests/protocols/test_error.py",),
         "paths and secrets in exceptions would leave the server",
+    ),
+    # -- drafts ----------------------------------------------------------------------------------
+    Fault(
+        "a request's wish for drafts ignored",
+        "flashrt/service.py",
+        "draft_tokens=self._limits.draft_tokens(request.draft_tokens)",
+        "draft_tokens=self._limits.draft_tokens(None)",
+        ("tests/test_service.py",),
+        "a client that turns drafts off to compare would compare nothing",
+    ),
+    Fault(
+        "a wish for drafts lost on its way in",
+        "flashrt/protocols/chat.py",
+        "        draft_tokens=draft_tokens(fields.flashrt_draft_tokens),\n",
+        "",
+        ("tests/protocols/test_chat.py",),
+        "`flashrt_draft_tokens` would be one of the fields that are ignored",
+    ),
+    Fault(
+        "a depth that is not reported",
+        "flashrt/service.py",
+        "            draft_tokens=sampling.draft_tokens,\n",
+        "",
+        ("tests/test_service.py",),
+        "the `flashrt` block would not say what was used",
+    ),
+    Fault(
+        "text that was held back counted as a decode step",
+        "flashrt/worker.py",
+        "                if tokens:\n                    record.generation",
+        "                if True:\n                    record.generation",
+        WORKER,
+        "tokens a step would be wrong by one step",
+    ),
+    Fault(
+        "steps without drafts in the accept length",
+        "flashrt/metrics.py",
+        "        if drafted:\n            step",
+        "        if True:\n            step",
+        ("tests/test_metrics.py",),
+        "a drafter that is rarely asked would look as if it were hardly ever right",
+    ),
+    Fault(
+        "drafts that /health does not add up",
+        "flashrt/metrics.py",
+        "        self.generation.add(record.generation)\n",
+        "",
+        ("tests/test_metrics.py",),
+        "nobody could see whether drafting pays on this machine",
+    ),
+    # -- structure -------------------------------------------------------------------------------
+    Fault(
+        "a schema that is ignored",
+        "flashrt/service.py",
+        "            constraint=constraint,\n",
+        "",
+        STRUCTURE,
+        "a client that asked for JSON would get whatever the model says",
+    ),
+    Fault(
+        "a named tool that is not enforced",
+        "flashrt/protocols/structure.py",
+        "return CallShape((_named(tools, name),), parallel=False)",
+        "return _named(tools, name) and None",
+        STRUCTURE,
+        "the model could call another tool, or none",
+    ),
+    Fault(
+        "tools that vanish under tool_choice none",
+        "flashrt/protocols/chat.py",
+        "        tools=tools,\n        template_args",
+        "        tools=tools if structured.reads_calls else (),\n        template_args",
+        STRUCTURE,
+        "the head of the prompt would change, and the whole history would be processed again (G5)",
+    ),
+    Fault(
+        "calls that are read under tool_choice none",
+        "flashrt/service.py",
+        "            tools=request.tools if _reads_calls(request) else (),\n",
+        "            tools=request.tools,\n",
+        STRUCTURE,
+        "an agent would execute what it forbade",
+    ),
+    Fault(
+        "a shape that reaches into thinking",
+        "flashrt/chat/guide.py",
+        "self._place = _Place(Phase.THINKING if opens_thinking else Phase.SHAPED)",
+        "self._place = _Place(Phase.SHAPED)",
+        ("tests/chat/test_guide.py", *STRUCTURE),
+        "the JSON would come out as thoughts, and the text behind it would be free",
+    ),
+    Fault(
+        "a think block that may stop before the shape",
+        "flashrt/chat/constrained.py",
+        "self._thoughts[[*tokenizer.control.values(), *stop_ids]] = False",
+        "pass",
+        ("tests/chat/test_constrained.py",),
+        "an answer that promised JSON could end without any",
+    ),
+    Fault(
+        "a cut-off call in a body",
+        "flashrt/protocols/chat_answer.py",
+        "            if call.index in self._whole  # what was left open must not be executed\n",
+        "",
+        ("tests/protocols/test_chat_answer.py",),
+        "an agent would run half a command",
+    ),
+    # -- the rest of the protocols ---------------------------------------------------------------
+    Fault(
+        "a session hint that moves the namespace",
+        "flashrt/protocols/fields.py",
+        "hints = attrs.evolve(self.request.hints, session=session)",
+        "hints = attrs.evolve(self.request.hints, prompt_cache_key=session)",
+        ("tests/protocols/test_hints.py",),
+        "a header could name somebody else's namespace (G10)",
+    ),
+    Fault(
+        "logprobs of the limited distribution",
+        "flashrt/engine/sampler.py",
+        "        total = float(torch.logsumexp(scores, 0))\n",
+        "        total = float(torch.logsumexp(scores[scores > 0], 0))\n",
+        ("tests/engine/test_sampler.py",),
+        "what is told would not be what the model says",
+    ),
+    Fault(
+        "logprobs of tokens that show nothing are lost",
+        "flashrt/protocols/chat_answer.py",
+        "            choices = choices or [ChunkChoice(MessagePiece())]\n",
+        "            if not choices:\n                return b''\n",
+        ("tests/protocols/test_logprobs.py",),
+        "a streamed answer would tell less than a buffered one",
+    ),
+    Fault(
+        "a route that nobody documents",
+        "flashrt/http/openapi.py",
+        '"/v1/models/{name}", "One model."',
+        '"/v1/model/{name}", "One model."',
+        ("tests/http/test_openapi.py",),
+        "the document would describe another server",
     ),
 )

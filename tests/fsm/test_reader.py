@@ -2,10 +2,11 @@
 
 import pytest
 
-from flashrt.fsm.reader import READER, Reading, ReadingEvent
+from flashrt.fsm.reader import COMPLETES, READER, Reading, ReadingEvent
 from tests.specs.markdown import TableSpec, read_folder
 
-OPEN_CALL = {Reading.FUNCTION, Reading.VALUE, Reading.VALUE_OVER, Reading.LEAVING}
+IN_TAGS = {Reading.FUNCTION, Reading.VALUE, Reading.VALUE_OVER, Reading.LEAVING}
+OPEN_CALL = {*IN_TAGS, Reading.JSON}
 (SPEC,) = (
     TableSpec.from_block(block)
     for block in read_folder()
@@ -22,27 +23,27 @@ def completing() -> set[tuple[Reading, ReadingEvent]]:
     }
 
 
-def test_a_call_is_left_only_as_complete():
-    """Exactly the rows that leave a named call say *complete*; none of them by way of OTHER."""
+def test_a_call_is_left_only_as_complete_or_for_good():
+    """The rows that leave a named call say *complete*; JSON that breaks off says *stays open*."""
     leaving = {
         (before, event)
         for (before, event), after in READER.rows.items()
         if before in OPEN_CALL and after not in OPEN_CALL
     }
 
-    assert leaving == completing()
-    assert ReadingEvent.OTHER not in {event for _, event in leaving}
+    assert completing() == COMPLETES
+    assert leaving == COMPLETES | {(Reading.JSON, ReadingEvent.OTHER)}
 
 
-def test_a_call_is_entered_only_by_a_function():
-    """Nothing but a name makes a call."""
+def test_a_call_is_entered_only_by_a_name():
+    """Of a function, or of an object."""
     entering = {
         event
         for (before, event), after in READER.rows.items()
         if before not in OPEN_CALL and after in OPEN_CALL
     }
 
-    assert entering == {ReadingEvent.FUNCTION_OPEN}
+    assert entering == {ReadingEvent.FUNCTION_OPEN, ReadingEvent.OBJECT_NAMED}
 
 
 @pytest.mark.parametrize("state", [Reading.TEXT, Reading.THINKING, Reading.VALUE])

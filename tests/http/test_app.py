@@ -226,3 +226,39 @@ async def test_the_servers_name_is_on_every_answer():
         ]
 
     assert names == ["w3", "w3"]
+
+
+async def test_a_session_in_the_headers_is_a_hint():
+    """It reaches the request; whoever sends none is served as well."""
+    async with serving(ScriptedService(whole_answer("a"))) as server:
+        sessions = []
+        for headers in ({"X-Session-Affinity": "ses_1"}, {}):
+            await server.client.post(CHAT, json=HELLO, headers=headers)
+            sessions.append((await server.service.opened()).request.hints.session)
+
+    assert sessions == ["ses_1", None]
+
+
+async def test_an_echo_of_ids_is_their_text():
+    """A text comes back as it was written, ids as they read."""
+    async with serving(ScriptedService(whole_answer("!"))) as server:
+        texts = [
+            (
+                await server.client.post("/v1/completions", json={"prompt": prompt, "echo": True})
+            ).json()["choices"][0]["text"]
+            for prompt in ("hi", [9, 9])
+        ]
+
+    assert texts == ["hi!", "\x01\x02\x03!"]
+
+
+async def test_prompts_are_tokenized_and_ids_are_read():
+    """Behind the same doors as every answer."""
+    async with serving() as server:
+        tokens = await server.client.post("/tokenize", json={"prompt": "hi"})
+        text = await server.client.post("/detokenize", json={"tokens": [104, 105]})
+        wrong = await server.client.post("/tokenize", content=b"{}")
+
+    assert tokens.json() == {"tokens": [104, 105], "count": 2, "max_model_len": 4096}
+    assert text.json() == {"prompt": "hi"}
+    assert wrong.status_code == 415

@@ -3,7 +3,13 @@
 import openai
 import pytest
 
-from flashrt.chat.deltas import FinishReason, TextDelta, ToolCallArguments, ToolCallStart
+from flashrt.chat.deltas import (
+    FinishReason,
+    TextDelta,
+    ToolCallArguments,
+    ToolCallEnd,
+    ToolCallStart,
+)
 from flashrt.errors import EngineFailed
 from flashrt.items import WorkItem
 from tests.http.vocabulary import ScriptedService, fail, finish, put, say, serving, whole_answer
@@ -47,7 +53,8 @@ async def test_tool_calls_are_put_together():
     def script(item: WorkItem) -> None:
         put(item, [TextDelta("let me see"), ToolCallStart(0, "call_1", "ls")])
         put(item, [ToolCallArguments(0, '{"path": '), ToolCallArguments(0, '"/"}')])
-        put(item, [ToolCallStart(1, "call_2", "pwd"), ToolCallArguments(1, "{}")])
+        put(item, [ToolCallEnd(0)])
+        put(item, [ToolCallStart(1, "call_2", "pwd"), ToolCallArguments(1, "{}"), ToolCallEnd(1)])
         finish(item, FinishReason.TOOL_CALLS)
 
     async with serving(ScriptedService(script)) as server:

@@ -3,7 +3,7 @@
 import json
 import socket
 import struct
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -33,6 +33,16 @@ class Card:
     created: int = 1_700_000_000
 
 
+class Letters:
+    """A vocabulary of single bytes."""
+
+    def id_to_bytes(self, token_id: int) -> bytes:
+        return bytes([token_id])
+
+    def control_literal(self, token_id: int) -> str | None:
+        return None
+
+
 def say(item: WorkItem, *texts: str) -> None:
     """One output a text."""
     for text in texts:
@@ -59,6 +69,8 @@ class ScriptedService:
     def __init__(self, script: Callable[[WorkItem], None] | None = None) -> None:
         self.card = Card()
         self.live = True
+        self.takes = False
+        self.token_texts = Letters()
         self.refuse_with: Exception | None = None
         self.clients: list[str] = []
         self.balance = 0
@@ -88,6 +100,14 @@ class ScriptedService:
         self._opened_send.send_nowait(item)
         return item
 
+    async def tokens(self, request: AgentRequest) -> tuple[int, ...]:
+        await trio.lowlevel.checkpoint()
+        return tuple((request.text or "messages").encode())
+
+    async def text(self, ids: Sequence[int]) -> str:
+        await trio.lowlevel.checkpoint()
+        return bytes(ids).decode(errors="replace")
+
     def leave(self, item: WorkItem) -> None:
         item.sink.leave()
         self.balance -= 1
@@ -97,7 +117,7 @@ class ScriptedService:
         return {"status": "ready"}
 
     def ready(self) -> tuple[int, dict[str, object]]:
-        return 503, {"status": "draining"}
+        return (200, {"status": "ready"}) if self.takes else (503, {"status": "draining"})
 
     async def opened(self) -> WorkItem:
         """The next item that was opened."""

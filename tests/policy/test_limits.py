@@ -1,11 +1,12 @@
 """Admission at its borders."""
 
+import attrs
 import pytest
 
 from flashrt.errors import PromptTooLong, QueueFull
 from flashrt.policy.limits import Limits
 
-LIMITS = Limits(max_seq=100, max_output_tokens=40, max_queue_depth=2)
+LIMITS = Limits(max_seq=100, max_output_tokens=40, max_queue_depth=2, draft_tokens_max=8)
 
 
 @pytest.mark.parametrize(
@@ -35,3 +36,12 @@ def test_a_full_queue_refuses():
 def test_the_answer_is_clipped_not_refused(prompt_tokens, wish, room):
     """max_tokens beyond the window or the server's limit becomes what fits."""
     assert LIMITS.output_tokens(prompt_tokens, wish) == room
+
+
+@pytest.mark.parametrize(
+    ("most", "wish", "used"),
+    [(8, None, None), (8, 0, 0), (8, 3, 3), (8, 8, 8), (8, 63, 8), (0, None, 0), (0, 5, 0)],
+)
+def test_a_wish_for_drafts_is_clipped_not_refused(most, wish, used):
+    """None leaves the depth to the engine; a server without drafts drafts nothing."""
+    assert attrs.evolve(LIMITS, draft_tokens_max=most).draft_tokens(wish) == used

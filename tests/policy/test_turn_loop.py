@@ -71,6 +71,89 @@ def test_a_stop_pair_leaves_only_the_visible_ids():
         assert bench.loop.policy.hot.ids == (9, 9, *visible)
 
 
+BURST_MAX = 64
+"""The pending id and 63 drafts: all rows that are verified together."""
+
+
+def bursts_of(events):
+    return [event for event in events if isinstance(event, Answered)]
+
+
+def whole_burst():
+    """A prompt whose first burst is long, and its ids."""
+    for first in range(2, 60):
+        events = Bench(burst_max=BURST_MAX).serve([first, 9], IdAnswer(BURST_MAX))
+        if 50 <= len(bursts_of(events)[0].tokens) < BURST_MAX:
+            return [first, 9], bursts_of(events)[0].tokens
+    raise AssertionError("no prompt has a long burst")
+
+
+PROMPT, BURST = whole_burst()
+
+
+@pytest.mark.parametrize("at", [0, 1, 20, len(BURST) - 2, len(BURST) - 1])
+def test_max_tokens_cuts_a_long_burst_exactly_and_the_session_goes_on_hot(at):
+    """The journal ends with the answer; the next turn is appended and reads as cold."""
+    bench = Bench(burst_max=BURST_MAX)
+    (answered,) = bursts_of(bench.serve(PROMPT, answer := IdAnswer(at + 1)))
+
+    assert answered.tokens == BURST[: at + 1] == tuple(answer.ids)
+    assert answered.drafted == len(BURST) - 1
+    assert answered.accepted == min(at + 1, len(BURST) - 1)
+    assert tuple(bench.engine.journal) == (*PROMPT, *BURST[: at + 1])
+
+    longer = [*PROMPT, *answer.ids, 7, 8]
+    events = bench.serve(longer, warm := IdAnswer(5))
+    Bench().serve(longer, cold := IdAnswer(5))
+    assert events[0].plan.action is Action.APPEND
+    assert warm.ids == cold.ids
+
+
+def test_a_stop_id_ends_a_burst_and_the_session_goes_on_hot():
+    """The engine yields it as the newest id; nothing is behind it, and nothing is rolled back."""
+    stop = next(id_ for i, id_ in enumerate(BURST) if i > 10 and id_ not in BURST[:i])
+    bench, steps = Bench(burst_max=BURST_MAX), []
+
+    def perform(step):
+        steps.append(type(step).__name__)
+        return bench.performer.perform(step)
+
+    bench.serve(PROMPT, answer := IdAnswer(500, frozenset({stop})), perform=perform)
+
+    assert tuple(answer.ids) == BURST[: BURST.index(stop) + 1]
+    assert tuple(bench.engine.journal) == (*PROMPT, *answer.ids)
+    assert bench.loop.is_hot
+    assert "Rollback" not in steps
+
+
+@pytest.mark.parametrize("at", [1, 20, 45])
+def test_a_stop_string_inside_a_long_burst_rolls_back_to_what_is_visible(at):
+    """All that the burst has behind it goes too, in one rollback."""
+    pair = BURST[at : at + 2]
+    first = next(i for i in range(len(BURST)) if BURST[i : i + 2] == pair)
+    bench = Bench(burst_max=BURST_MAX)
+    events = bench.serve(PROMPT, IdAnswer(500, stop_pair=pair))
+
+    assert events[-1].ending.kept_tokens == max(first, 1)
+    assert tuple(bench.engine.journal) == (*PROMPT, *BURST[: max(first, 1)])
+    assert bursts_of(events)[0].accepted == first + 2
+    assert bench.loop.is_hot
+
+
+def test_a_burst_without_an_ending_counts_all_its_drafts():
+    """The last id of a burst is the model's own."""
+    bench = Bench(burst_max=BURST_MAX)
+    for event in bursts_of(bench.serve(PROMPT, IdAnswer(150)))[:-1]:
+        assert event.accepted == event.drafted == len(event.tokens) - 1
+        assert event.drafter == ("fake" if event.drafted else "")
+
+
+def test_a_full_window_is_no_burst():
+    """Held-back text comes without ids and without drafts."""
+    *_, last, _ = Bench(max_seq=12).serve([9] * 5, IdAnswer(1000))
+    assert last == Answered(())
+
+
 class LateStop(IdAnswer):
     """An ending that keeps only the first id of a long answer."""
 

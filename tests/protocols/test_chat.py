@@ -5,6 +5,7 @@ import json
 import pytest
 
 from flashrt.chat.request import SamplingWish
+from flashrt.chat.shape import JsonShape
 from flashrt.errors import BadRequest
 from flashrt.protocols.chat import read_chat
 from flashrt.protocols.fields import Call
@@ -54,6 +55,7 @@ def test_every_known_field_arrives():
         prompt_cache_key="k",
         cache_salt="s",
         flashrt_return_token_ids=True,
+        flashrt_draft_tokens=3,
     )
 
     request = asked.request
@@ -74,6 +76,7 @@ def test_every_known_field_arrives():
     assert request.template_args == {"preserve": 1, "enable_thinking": False}
     assert (request.hints.prompt_cache_key, request.hints.cache_salt) == ("k", "s")
     assert request.return_token_ids
+    assert request.draft_tokens == 3
 
 
 def test_unknown_fields_are_ignored():
@@ -100,12 +103,40 @@ def test_tools_stay_as_the_client_wrote_them():
     assert list(tool["function"]) == list(function)
 
 
-def test_tool_choice_none_offers_no_tools():
-    """With "none" the answer is not read for calls."""
+def test_tool_choice_none_shows_the_tools_and_reads_no_calls():
+    """The prompt stays the one of the turns before, so its prefix is kept."""
     tools = [{"type": "function", "function": {"name": "f"}}]
 
-    assert read(tools=tools, tool_choice="none").request.tools == ()
-    assert len(read(tools=tools, tool_choice="auto").request.tools) == 1
+    none, auto = (read(tools=tools, tool_choice=choice).request for choice in ("none", "auto"))
+    assert none.tools == auto.tools
+    assert (none.reads_calls, auto.reads_calls) == (False, True)
+
+
+@pytest.mark.parametrize(
+    ("fields", "wanted"),
+    [
+        ({}, None),
+        ({"logprobs": False, "top_logprobs": 0}, None),
+        ({"logprobs": True}, 0),
+        ({"logprobs": True, "top_logprobs": 20}, 20),
+    ],
+)
+def test_a_wish_for_logprobs_arrives(fields, wanted):
+    """With none of the likeliest it is still a wish."""
+    assert read(**fields).request.sampling.logprobs == wanted
+
+
+def test_structure_and_thinking_arrive():
+    """What their own modules make of the fields is in the request."""
+    request = read(
+        response_format={"type": "json_object"},
+        reasoning_effort="low",
+        chat_template_kwargs={"enable_thinking": False},
+    ).request
+
+    assert request.shape == JsonShape({"type": "object"}, "response_format")
+    assert request.thinking_tokens == 2048
+    assert request.template_args == {"enable_thinking": False, "reasoning_effort": "low"}
 
 
 @pytest.mark.parametrize(
@@ -136,13 +167,14 @@ def test_tool_choice_none_offers_no_tools():
         ({"logit_bias": {"-1": 1}}, "logit_bias"),
         ({"logit_bias": {"1": 101}}, "logit_bias.1"),
         ({"n": 2}, "n"),
-        ({"logprobs": True}, "logprobs"),
+        ({"logprobs": 1}, "logprobs"),
         ({"top_logprobs": 3}, "top_logprobs"),
-        ({"response_format": {"type": "json_object"}}, "response_format"),
+        ({"top_logprobs": 3, "logprobs": False}, "top_logprobs"),
+        ({"top_logprobs": 21, "logprobs": True}, "top_logprobs"),
+        ({"top_logprobs": -1, "logprobs": True}, "top_logprobs"),
         ({"functions": [{"name": "f"}]}, "functions"),
         ({"modalities": ["audio"]}, "modalities"),
         ({"tool_choice": "required"}, "tool_choice"),
-        ({"tool_choice": {"type": "function", "function": {"name": "f"}}}, "tool_choice"),
         ({"tools": [{"type": "web_search"}]}, "tools[0]"),
         ({"tools": [{"type": "function", "function": {}}]}, "tools[0].function.name"),
         ({"tools": [{"function": {"name": "a b"}}]}, "tools[0].function.name"),

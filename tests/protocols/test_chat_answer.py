@@ -11,6 +11,7 @@ from flashrt.chat.deltas import (
     TextDelta,
     ThinkingDelta,
     ToolCallArguments,
+    ToolCallEnd,
     ToolCallStart,
 )
 from flashrt.protocols.chat_answer import ChatBody, ChatStream
@@ -158,7 +159,8 @@ def test_token_ids_are_shown_only_when_asked_for():
 def test_content_is_null_only_beside_calls():
     """A call without text has null content; an empty answer has an empty string."""
     empty = buffered([], call())["choices"][0]["message"]
-    calling = buffered([[ToolCallStart(0, "a", "f")]], call())["choices"][0]["message"]
+    calls: list[list[Delta]] = [[ToolCallStart(0, "a", "f"), ToolCallEnd(0)]]
+    calling = buffered(calls, call())["choices"][0]["message"]
 
     assert empty == {"role": "assistant", "content": ""}
     assert calling["content"] is None
@@ -171,3 +173,15 @@ def test_a_pulse_adds_nothing():
     assert events(writer.pulse())[0]["choices"] == [
         {"index": 0, "delta": {}, "finish_reason": None}
     ]
+
+
+def test_a_body_leaves_out_a_call_that_never_ended():
+    """A call cut off by the length must not be executed; a stream cannot take it back."""
+    cut: list[list[Delta]] = [
+        [ToolCallStart(0, "a", "f"), ToolCallArguments(0, "{}"), ToolCallEnd(0)],
+        [ToolCallStart(1, "b", "g"), ToolCallArguments(1, '{"x": "rm ')],
+    ]
+    (choice,) = buffered(cut, call(), FinishReason.LENGTH)["choices"]
+
+    assert [made["id"] for made in choice["message"]["tool_calls"]] == ["a"]
+    assert choice["finish_reason"] == "length"

@@ -2,11 +2,12 @@
 
 import json
 
+import attrs
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashrt.chat.deltas import TextDelta
+from flashrt.chat.deltas import FinishReason, TextDelta
 from flashrt.errors import BadRequest
 from flashrt.protocols.completions import CompletionBody, CompletionStream, read_completion
 from flashrt.protocols.fields import Call
@@ -49,11 +50,14 @@ def test_a_prompt_is_text_or_ids(prompt, text, ids):
         ({"prompt": {"a": 1}}, "prompt"),
         ({"n": 2}, "n"),
         ({"best_of": 2}, "best_of"),
-        ({"echo": True}, "echo"),
         ({"suffix": "x"}, "suffix"),
-        ({"logprobs": 0}, "logprobs"),
+        ({"logprobs": 6}, "logprobs"),
+        ({"logprobs": -1}, "logprobs"),
+        ({"logprobs": 0, "echo": True}, "logprobs"),
         ({"max_tokens": 0}, "max_tokens"),
         ({"temperature": 3}, "temperature"),
+        ({"flashrt_draft_tokens": 64}, "flashrt_draft_tokens"),
+        ({"flashrt_draft_tokens": True}, "flashrt_draft_tokens"),
     ],
 )
 def test_what_is_wrong_is_refused_by_name(fields, param):
@@ -62,6 +66,18 @@ def test_what_is_wrong_is_refused_by_name(fields, param):
         read(**fields)
 
     assert caught.value.param == param
+
+
+@pytest.mark.parametrize("wish", [None, 0, 63])
+def test_a_wish_for_drafts_arrives(wish):
+    """0 is a wish: no drafts; without the field there is none."""
+    assert read(flashrt_draft_tokens=wish).request.draft_tokens == wish
+
+
+@pytest.mark.parametrize("wish", [None, 0, 5])
+def test_a_wish_for_logprobs_arrives(wish):
+    """0 is a wish: the sampled token alone."""
+    assert read(logprobs=wish).request.sampling.logprobs == wish
 
 
 def test_a_prompt_is_required():
@@ -92,3 +108,17 @@ def test_joined_chunks_equal_the_body(outputs, reason, include_usage, ids):
     assert chunks[-1]["flashrt"] == body["flashrt"]
     assert {chunk["object"] for chunk in chunks} == {body["object"]} == {"text_completion"}
     assert chunks[-1].get("usage") == (body["usage"] if include_usage else None)
+
+
+def test_an_echo_is_the_prompt_in_front_of_the_answer():
+    """Once, streamed or buffered; it is not part of the answer's ids."""
+    head = attrs.evolve(HEAD, prompt_text="once ")
+    assert read(echo=True).echo
+    stream, fold = CompletionStream(head, call(ids=True)), CompletionBody(head, call(ids=True))
+    written = stream.opening() + stream.pulse() + stream.pieces([TextDelta("upon")], [7])
+    fold.add([TextDelta("upon")], [7])
+    *chunks, _ = events(written + stream.ending(FinishReason.STOP, FakeRecord()))
+    body = json.loads(fold.ending(FinishReason.STOP, FakeRecord()))
+    assert "".join(chunk["choices"][0]["text"] for chunk in chunks) == "once upon"
+    assert body["choices"][0]["text"] == "once upon"
+    assert body["flashrt"]["completion_token_ids"] == [7]

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt.errors import BadRequest
-from flashrt.protocols.fields import between, only, stop_strings, token_limit
+from flashrt.protocols.fields import between, draft_tokens, only, stop_strings, token_limit
 
 
 @given(st.floats(allow_nan=False), st.booleans())
@@ -20,10 +20,22 @@ def test_a_number_is_kept_or_refused(value, above_low):
             between("x", value, 0, 2, above_low=above_low)
 
 
+@given(st.integers(-100, 100))
+def test_drafts_are_kept_or_refused(value):
+    """0 (none) to 63 (all rows that are verified together); beyond it, a 400 with the way out."""
+    if 0 <= value <= 63:
+        assert draft_tokens(value) == value
+        return
+    with pytest.raises(BadRequest, match=rf"`flashrt_draft_tokens` is {value}; .* to 63") as caught:
+        draft_tokens(value)
+    assert caught.value.param == "flashrt_draft_tokens"
+
+
 def test_what_is_left_out_is_left_alone():
     """None passes every check."""
     assert between("x", None, 0, 1) is None
     assert token_limit("x", None) is None
+    assert draft_tokens(None) is None
     assert stop_strings(None) == ()
     only("x", None, (), "")
 

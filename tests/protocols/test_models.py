@@ -22,7 +22,7 @@ def test_the_list_has_our_model_and_its_context_length():
 
     assert listed["object"] == "list"
     assert [entry["id"] for entry in listed["data"]] == ["ours"]
-    assert listed["data"][0]["max_model_len"] == 4096
+    assert listed["data"][0]["max_model_len"] == listed["data"][0]["context_length"] == 4096
     assert listed["data"] == [json.loads(model_body(Card()))]
 
 

@@ -12,6 +12,7 @@ from flashrt.chat.deltas import (
     TextDelta,
     ThinkingDelta,
     ToolCallArguments,
+    ToolCallEnd,
     ToolCallStart,
 )
 from flashrt.chat.request import AgentRequest
@@ -84,6 +85,7 @@ def answers(draw: st.DrawFn) -> list[list[Delta]]:
     for index in range(draw(st.integers(0, 3))):
         deltas.append(ToolCallStart(index, f"call_{index}", draw(st.sampled_from("fgh"))))
         deltas += [ToolCallArguments(index, t) for t in draw(st.lists(texts, max_size=3))]
+        deltas.append(ToolCallEnd(index))
     outputs: list[list[Delta]] = [[]]
     for delta in deltas:
         if draw(st.booleans()):

@@ -49,6 +49,7 @@ class Request:
     seed: int
     namespace: str
     stop_pair: tuple[int, int] | None = None
+    draft_tokens: int | None = None
     cancel: Flag = attrs.field(factory=Flag)
     output: list[int] = attrs.field(factory=list)
     plan: Planned | None = None
@@ -56,7 +57,12 @@ class Request:
 
     @property
     def sampling(self) -> SamplingParams:
-        return SamplingParams(temperature=1.0 if self.seed else 0.0, seed=self.seed, stop_ids=STOPS)
+        return SamplingParams(
+            temperature=1.0 if self.seed else 0.0,
+            seed=self.seed,
+            stop_ids=STOPS,
+            draft_tokens=self.draft_tokens,
+        )
 
     @property
     def answer(self) -> IdAnswer:
@@ -88,7 +94,7 @@ class TurnLoopWalk(RuleBasedStateMachine):
 
     requests = Bundle("requests")
 
-    @initialize(burst_max=st.sampled_from([1, 4]), chunk=st.sampled_from([64, 128]))
+    @initialize(burst_max=st.sampled_from([1, 4, 64]), chunk=st.sampled_from([64, 128]))
     def start(self, burst_max, chunk):
         self.engine = FakeEngine(vocab_size=VOCAB, max_seq=MAX_SEQ, burst_max=burst_max)
         self.performer = Performer(self.engine)
@@ -104,7 +110,8 @@ class TurnLoopWalk(RuleBasedStateMachine):
     )
     wants = st.fixed_dictionaries(
         {
-            "max_tokens": st.integers(1, 12),
+            "max_tokens": st.sampled_from([1, 2, 3, 5, 8, 12, 12, 70]),
+            "draft_tokens": st.sampled_from([None, None, 0, 2, 63]),
             "seed": st.sampled_from([0, 0, 7]),
             "namespace": st.sampled_from(["a", "a", "b"]),
         }
@@ -140,11 +147,17 @@ class TurnLoopWalk(RuleBasedStateMachine):
         again = Request(earlier.prompt, earlier.max_tokens, earlier.seed, earlier.namespace)
         return self.serve(again, trouble)
 
-    @rule(target=requests, earlier=requests, at=st.integers(0, 8))
+    @rule(target=requests, earlier=requests, at=st.one_of(st.integers(0, 8), st.integers(40, 60)))
     def ask_with_a_stop_pair(self, earlier, at):
         """Two ids that the answer will really contain end it, inside or across a burst."""
         longer = attrs.evolve(
-            earlier, max_tokens=12, cancel=Flag(), output=[], plan=None, ended=None, stop_pair=None
+            earlier,
+            max_tokens=at + 4,
+            cancel=Flag(),
+            output=[],
+            plan=None,
+            ended=None,
+            stop_pair=None,
         )
         text = cold_run(longer)
         longer.stop_pair = tuple(text[at : at + 2]) if len(text) > at + 1 else None
@@ -185,6 +198,9 @@ class TurnLoopWalk(RuleBasedStateMachine):
                     assert tuple(self.engine.journal) == request.prompt
                 case Answered():
                     request.output += event.tokens
+                    assert event.accepted <= min(event.drafted, len(event.tokens))
+                    if request.draft_tokens is not None:
+                        assert event.drafted <= request.draft_tokens
                 case Ended():
                     request.ended = event
 

@@ -75,10 +75,11 @@ def _prepare(
     m, h = tl.program_id(0), tl.program_id(1)
     d = tl.arange(0, D)
     at = tl.load(AT) + m
+    kept = (m < tl.load(AT + 2)) & (at < length)
     if h >= H + HKV:
         v = tl.load(ROWS + m * row_stride + (2 * H + HKV) * D + (h - H - HKV) * D + d)
         row = ((HKV + h - H - HKV) * length + at).to(tl.int64)
-        tl.store(KV + row * D + d, v, mask=(at < length) & (d < D))
+        tl.store(KV + row * D + d, v, mask=kept & (d < D))
     else:
         is_q = h < H
         head = ROWS + m * row_stride + tl.where(is_q, 2 * h, h + H) * D
@@ -100,7 +101,7 @@ def _prepare(
             tl.store(Q + (m * H + h) * D + d, turned)
         else:
             row = ((h - H) * length + at).to(tl.int64)
-            tl.store(KV + row * D + d, turned, mask=(at < length) & (d < D))
+            tl.store(KV + row * D + d, turned, mask=kept & (d < D))
 
 
 @triton.jit(do_not_specialize=["rows", "splits"])
@@ -118,7 +119,7 @@ def _one_split(
     head = m * H + hk * GROUP + packed % GROUP
     pos = tl.load(AT)
     start = _border(split)
-    stop = tl.minimum(_border(split + 1), tl.minimum(pos + rows, length))
+    stop = tl.minimum(_border(split + 1), tl.minimum(pos + tl.load(AT + 2), length))
     if start < stop:
         d, n = tl.arange(0, D), tl.arange(0, KEYS)
         q = tl.load(Q + head[:, None] * D + d[None, :], mask=live[:, None], other=0.0)
@@ -190,8 +191,9 @@ def prepare(
     """Store the new rows' K and V; -> q [M, H, d], normed and rotated.
 
     rows [M, 2 H d + 2 Hkv d]: per query head q then gate, then k, then v. kv [2, Hkv, L, d];
-    rows that would lie beyond L are dropped. scales: of q and k, [d] float32. tables: cos and sin
-    [L or more, 1, r] float32. at int32 [2], the first entry is the position.
+    dead rows and rows that would lie beyond L are dropped. scales: of q and k, [d] float32. tables:
+    cos and sin [L or more, 1, r] float32. at int32 [3]: position, an anchor that is not read here,
+    and how many rows live.
     """
     _, kv_heads, length, d = kv.shape
     q = rows.new_empty(len(rows), heads, d)

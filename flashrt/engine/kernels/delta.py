@@ -206,13 +206,13 @@ def _keep(
     tl.store(RAW + ring + v_channel, v_raw, mask=as_key)
 
 
-@triton.jit(do_not_specialize=["rows"])
+@triton.jit
 def _delta_rows(
-    ROWS, row_stride, RAW, KEYS, VALUES, DECAYS, ANCHORS, SPARE, TAPS, DT, RATE, AT, OUT, rows,
+    ROWS, row_stride, RAW, KEYS, VALUES, DECAYS, ANCHORS, SPARE, TAPS, DT, RATE, AT, OUT,
     HK: tl.constexpr, HV: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr,
     KERNEL: tl.constexpr, STEP: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """All new rows of one value head's columns. AT: position and newest stored anchor."""
+    """All new rows of one value head's columns. AT: position, newest stored anchor, rows."""
     WIDTH: tl.constexpr = 2 * HK * DK + HV * DV
     h = tl.program_id(0)
     hk = h // (HV // HK)
@@ -224,7 +224,7 @@ def _delta_rows(
     channel = tl.where(is_key, HK + hk, hk)[:, None] * DK + d[None, :]
     v_channel = (2 * HK * DK + h * DV + c)[None, :] + tl.zeros([2 * STEP, 1], tl.int32)
 
-    pos, first = tl.load(AT), tl.load(AT + 1)
+    pos, first, rows = tl.load(AT), tl.load(AT + 1), tl.load(AT + 2)
     last = (pos + rows - 1) // _CHUNK
     for chunk in range(first, last + 1):
         base = chunk * _CHUNK
@@ -313,16 +313,17 @@ def delta_rows(
 ) -> Tensor:
     """Extend the window by `rows`; -> o [M, Hv, dv] float32.
 
-    rows [M, C + Hv dv + 2 Hv]: the input projection, q | k | v, z, b, a. at int32 [2] on the
-    device: position, and the newest chunk whose anchor is stored; where that is older than the
-    position's own, the anchors in between are folded and stored. taps [kernel, C], dt_bias and rate
+    rows [M, C + Hv dv + 2 Hv]: the input projection, q | k | v, z, b, a. at int32 [3] on the
+    device: position, the newest chunk whose anchor is stored, and how many rows live; where that
+    anchor is older than the position's own, those in between are folded and stored. Dead rows leave
+    nothing, and their o is anything. taps [kernel, C], dt_bias and rate
     [Hv] float32.
     """
     shape = _shape(state, columns)
     o = torch.empty(len(rows), shape["HV"], shape["DV"], dtype=torch.float32, device=rows.device)
     _delta_rows[(shape["HV"], shape["DV"] // shape["BV"])](
         rows, rows.stride(0), state.raw, state.keys, state.values, state.decays, state.anchors,
-        torch.empty_like(state.anchors[0]), taps, dt_bias, rate, at, o, len(rows),
+        torch.empty_like(state.anchors[0]), taps, dt_bias, rate, at, o,
         KERNEL=len(taps), STEP=STEP if len(rows) <= STEP else LONG_STEP, **shape,
     )  # fmt: skip
     return o

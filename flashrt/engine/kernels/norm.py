@@ -130,11 +130,12 @@ def _store_in_ring(ROWS, RING, AT, N, RING_ROWS: tl.constexpr, BLOCK: tl.constex
     m = tl.program_id(0)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     slot = (tl.load(AT) + m) % RING_ROWS
-    tl.store(RING + slot * N + n, tl.load(ROWS + m * N + n, mask=n < N), mask=n < N)
+    live = (n < N) & (m < tl.load(AT + 2))
+    tl.store(RING + slot * N + n, tl.load(ROWS + m * N + n, mask=live), mask=live)
 
 
 def store_in_ring(ring: Tensor, at: Tensor, rows: Tensor) -> None:
-    """Keep `rows` [M <= RING, N] in ring [RING, N] from the device position at[0] on.
+    """Keep the at[2] living `rows` [M <= RING, N] in ring [RING, N], from position at[0] on.
 
     Reference: `flashrt.engine.passes.store_in_ring`.
     """

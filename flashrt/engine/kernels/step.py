@@ -4,6 +4,7 @@ Reference: `flashrt.engine.model.Model.rows`, `logits`. Where the rows stand is 
 so one captured graph serves a number of rows at every position below its bound of keys.
 """
 
+import gc
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -32,21 +33,24 @@ class RowsStep:
     ids: Tensor
     """[ROWS_MAX] int64."""
     at: Tensor
-    """[2] int32: position, newest chunk whose anchor is stored."""
+    """[3] int32: position, newest chunk whose anchor is stored, rows that live."""
 
     @classmethod
     def of(cls, model: Model) -> "RowsStep":
         """At position 0."""
         ids = torch.zeros(ROWS_MAX, dtype=torch.int64, device=model.device)
-        return cls(model, ids, torch.zeros(2, dtype=torch.int32, device=model.device))
+        return cls(model, ids, torch.zeros(3, dtype=torch.int32, device=model.device))
 
     def place(self, ids: Sequence[int], position: int, anchor: int) -> None:
         """Say what the next run processes."""
         self.ids[: len(ids)] = torch.tensor(ids)
-        self.at.copy_(torch.tensor((position, anchor), dtype=torch.int32))
+        self.at.copy_(torch.tensor((position, anchor, len(ids)), dtype=torch.int32))
 
     def run(self, count: int, keys: int) -> Tensor:
-        """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h]."""
+        """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h].
+
+        Of more rows than were placed, the last ones are dead: they leave nothing.
+        """
         x = self.model.weights.embed[self.ids[:count]]
         parts: Tensor | None = None
         for layer in self.model.layers:
@@ -98,8 +102,14 @@ class Graph:
             body()
         torch.cuda.current_stream().wait_stream(side)
         graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph):
-            result = body()
+        # A graph that is collected while another is captured would spoil it.
+        gc.collect()
+        gc.disable()
+        try:
+            with torch.cuda.graph(graph):
+                result = body()
+        finally:
+            gc.enable()
         return cls(graph, result)
 
     def replay(self) -> Tensor:

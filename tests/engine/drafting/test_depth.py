@@ -169,6 +169,13 @@ def test_an_exact_wish_takes_what_lookup_has():
     ]
 
 
+def test_an_exact_wish_has_the_maximum_for_lookup_too():
+    """Only what acceptance chooses may go beyond the maximum; a wish is clipped."""
+    depth = DraftDepth(3, COSTS, drafters=(LOOKUP,), exact=9)
+
+    assert depth.next(20) == Choice(LOOKUP, 3)
+
+
 def test_more_accepted_than_drafted_is_a_bug_of_the_caller():
     """An estimate above 1 would draft for ever."""
     with pytest.raises(AssertionError, match="3 accepted"):

@@ -41,7 +41,7 @@ def histories(draw):
                 journal = draw(journals)
             case "edit":
                 at = draw(st.integers(0, max(len(journal) - 1, 0)))
-                journal = journal[:at] + [draw(st.integers(0, 2))] + journal[at + 1 :]
+                journal = [*journal[:at], draw(st.integers(0, 2)), *journal[at + 1 :]]
         seen.append(journal)
     return seen
 

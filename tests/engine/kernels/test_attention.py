@@ -49,7 +49,7 @@ class Layer:
         """Gated outputs, and K and V with the new rows; what lies behind them is NaN."""
         kv = self.kv.clone()
         kv[:, :, position + len(rows) :] = torch.nan
-        at = torch.tensor([position, 0], dtype=torch.int32, device=CUDA)
+        at = torch.tensor([position, 0, len(rows)], dtype=torch.int32, device=CUDA)
         q = attention.prepare(rows, kv, at, self.scales, self.tables, self.heads, EPS)
         return attention.attend_rows(q, kv, at, keys, rows), kv
 
@@ -121,7 +121,7 @@ def test_rows_beyond_the_end_are_dropped():
     x = layer.rows(8)
     guard = torch.zeros(2 * 2 * LENGTH * 64 + 4096, dtype=torch.bfloat16, device=CUDA)
     kv = guard[: 2 * 2 * LENGTH * 64].view(2, 2, LENGTH, 64)
-    at = torch.tensor([LENGTH - 3, 0], dtype=torch.int32, device=CUDA)
+    at = torch.tensor([LENGTH - 3, 0, 8], dtype=torch.int32, device=CUDA)
 
     attention.prepare(x, kv, at, layer.scales, layer.tables, 4, EPS)
 

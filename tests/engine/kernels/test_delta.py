@@ -63,7 +63,7 @@ class Layer:
         """All rows in calls of these sizes, from position 0."""
         outs, anchor = [], 0
         for start, stop in cuts(len(rows), sizes):
-            at = torch.tensor([start, anchor], dtype=torch.int32, device=CUDA)
+            at = torch.tensor([start, anchor, stop - start], dtype=torch.int32, device=CUDA)
             part = rows[start:stop]
             outs.append(delta.delta_rows(state, at, part, self.taps, self.dt_bias, self.rate))
             anchor = start // CHUNK
@@ -157,7 +157,7 @@ def test_a_fold_has_the_same_bits_stored_or_alone():
     layer.kernel(state, rows[:CHUNK], [8])
     alone = delta.folded(state, 0)
 
-    at = torch.tensor([CHUNK, 0], dtype=torch.int32, device=CUDA)
+    at = torch.tensor([CHUNK, 0, 1], dtype=torch.int32, device=CUDA)
     delta.delta_rows(state, at, rows[CHUNK:], layer.taps, layer.dt_bias, layer.rate)
 
     assert torch.equal(state.anchors[1], alone)

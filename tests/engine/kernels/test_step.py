@@ -75,3 +75,18 @@ def test_a_graph_has_the_bits_of_separate_launches(model: Model):
         step.place(IDS[position : position + 4], position, max(0, position - 4) // CHUNK)
         assert torch.equal(graph.replay(), wanted[position : position + 4])
     assert torch.equal(other.buffers.hidden[:148], wanted[:148])
+
+
+@torch.inference_mode()
+def test_dead_rows_leave_nothing(model: Model):
+    """A pass of more rows than live ones has their bits, and touches what they touch."""
+    wanted = walk(RowsStep.of(model), [3])
+    other = random_model(SHAPES["tiny"], MAX_SEQ, CUDA)
+    step, anchor = RowsStep.of(other), 0
+
+    for position in range(0, len(IDS), 3):
+        step.place(IDS[position : position + 3], position, anchor)
+        assert torch.equal(step.run(16, keys=MAX_SEQ)[:3], wanted[position : position + 3])
+        anchor = position // CHUNK
+    for name in ("kv", "raw", "keys", "values", "decays", "anchors", "hidden"):
+        assert torch.equal(getattr(other.buffers, name), getattr(model.buffers, name)), name

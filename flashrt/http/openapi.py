@@ -1,0 +1,163 @@
+"""The OpenAPI document of the routes, made from the types that read and write their bodies."""
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import attrs
+import msgspec
+
+from flashrt.protocols.chat import ChatFields
+from flashrt.protocols.chat_answer import Chunk, Completion
+from flashrt.protocols.completions import CompletionFields, TextCompletion
+from flashrt.protocols.error import ErrorObject
+from flashrt.protocols.models import Model, ModelList
+from flashrt.protocols.tokens import DetokenizeFields, Text, TokenizeFields, Tokens
+
+STATUSES: Mapping[int, str] = {
+    400: "The request is wrong; `param` names the field.",
+    401: "No API key, or a wrong one.",
+    403: "A Host or Origin that this server does not answer to.",
+    404: "A model that is not served here.",
+    408: "The body did not arrive in time.",
+    413: "The body, or the prompt, is too long.",
+    415: "The body is not declared as plain JSON.",
+    429: "The queue is full; Retry-After may say when to come back.",
+    500: "The server failed while it worked on this request.",
+    503: "The server is loading, draining, or has stopped.",
+}
+
+DOOR = (401, 403)
+BODY = (400, *DOOR, 404, 408, 413, 415)
+ANSWER = (*BODY, 429, 500, 503)
+
+
+class State(msgspec.Struct):
+    """What the server is doing; further fields say more."""
+
+    status: str
+
+
+@attrs.frozen
+class Operation:
+    """One route: what it takes, what it gives, and the statuses of what it refuses.
+
+    `stream`: the type of one event where the answer is streamed. `example`: a body that is served.
+    """
+
+    method: str
+    path: str
+    summary: str
+    answer: type
+    refuses: tuple[int, ...]
+    body: type | None = None
+    stream: type | None = None
+    example: Mapping[str, Any] | None = None
+
+
+OPERATIONS = (
+    Operation(
+        "post",
+        "/v1/chat/completions",
+        "Answer a conversation, with tools, thinking and structured output.",
+        Completion,
+        ANSWER,
+        ChatFields,
+        Chunk,
+        {"model": "any", "messages": [{"role": "user", "content": "Hello"}], "max_tokens": 16},
+    ),
+    Operation(
+        "post",
+        "/v1/completions",
+        "Go on from a text or from token ids.",
+        TextCompletion,
+        ANSWER,
+        CompletionFields,
+        TextCompletion,
+        {"model": "any", "prompt": "Once upon a time", "max_tokens": 16},
+    ),
+    Operation(
+        "post",
+        "/tokenize",
+        "The token ids of a text or a conversation.",
+        Tokens,
+        BODY,
+        TokenizeFields,
+        example={"prompt": "Once upon a time"},
+    ),
+    Operation(
+        "post",
+        "/detokenize",
+        "The text of token ids.",
+        Text,
+        tuple(status for status in BODY if status != 404),
+        DetokenizeFields,
+        example={"tokens": [72, 105]},
+    ),
+    Operation("get", "/v1/models", "The model that is served.", ModelList, DOOR),
+    Operation("get", "/v1/models/{name}", "One model.", Model, (*DOOR, 404)),
+    Operation("get", "/health", "What the server is doing.", State, (403, 503)),
+    Operation("get", "/health/ready", "Whether requests are taken.", State, (403, 503)),
+    Operation("get", "/openapi.json", "This document.", dict[str, Any], DOOR),
+)
+
+
+def document(version: str) -> dict[str, Any]:
+    """The OpenAPI 3.1 document."""
+    types = list(dict.fromkeys(_types()))
+    schemas, components = msgspec.json.schema_components(
+        types, schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
+    )
+    known = dict(zip(types, schemas, strict=True))
+    paths: dict[str, Any] = {}
+    for operation in OPERATIONS:
+        paths.setdefault(operation.path, {})[operation.method] = _described(operation, known)
+    bearer = {"type": "http", "scheme": "bearer"}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "FlashRT", "version": version},
+        "paths": paths,
+        "components": {"schemas": components, "securitySchemes": {"key": bearer}},
+    }
+
+
+def _types() -> Iterator[type]:
+    yield ErrorObject
+    for operation in OPERATIONS:
+        for kind in (operation.body, operation.answer, operation.stream):
+            if kind is not None:
+                yield kind
+
+
+def _schema_of(kind: type) -> dict[str, Any]:
+    """`object`, in the types of bodies, is any value."""
+    if kind is not object:
+        raise NotImplementedError(f"no schema for {kind}")
+    return {"description": "Any value."}
+
+
+def _described(operation: Operation, known: Mapping[type, Any]) -> dict[str, Any]:
+    json_only = {"application/json": {"schema": known[operation.answer]}}
+    streamed = {} if operation.stream is None else _events(known[operation.stream])
+    responses = {"200": {"description": "The answer.", "content": {**json_only, **streamed}}}
+    # /health and /health/ready say the same with 503 as with 200.
+    error = operation.answer if operation.answer is State else ErrorObject
+    for status in operation.refuses:
+        kind = error if status == 503 else ErrorObject
+        content = {"application/json": {"schema": known[kind]}}
+        responses[str(status)] = {"description": STATUSES[status], "content": content}
+    described: dict[str, Any] = {"summary": operation.summary, "responses": responses}
+    if 401 in operation.refuses:
+        # An empty entry: a server without keys asks for none.
+        described["security"] = [{"key": []}, {}]
+    if "{name}" in operation.path:
+        name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
+        described["parameters"] = [name]
+    if operation.body is not None:
+        body = {"schema": known[operation.body], "example": operation.example}
+        described["requestBody"] = {"required": True, "content": {"application/json": body}}
+    return described
+
+
+def _events(schema: Any) -> dict[str, Any]:
+    """A stream of `data:` lines, each with one value of `schema`; the last one is `[DONE]`."""
+    return {"text/event-stream": {"schema": schema}}

@@ -1,0 +1,39 @@
+"""Which model runs where. Needs no device."""
+
+import attrs
+import pytest
+import torch
+
+from flashrt.engine.buffers import Buffers
+from flashrt.engine.config import MoeConfig
+from flashrt.engine.kernels import fingerprint, knows, model_for, usable
+from flashrt.engine.model import Model
+from tests.engine.models import PLAIN, config_of, reference, weights_of
+
+CPU = torch.device("cpu")
+CONFIG = config_of(reference(PLAIN))
+
+
+def test_a_cpu_runs_by_torch():
+    """Kernels are neither usable there nor part of what decides its bits."""
+    weights = weights_of(reference(PLAIN), torch.float32, "cpu")
+    buffers = Buffers.allocate(CONFIG, 128, CPU, torch.float32)
+
+    assert not usable(CPU)
+    assert fingerprint(CPU) == "torch alone"
+    assert type(model_for(CONFIG, weights, buffers)) is Model
+
+
+@pytest.mark.parametrize("name", ["head_dim", "linear_key_dim", "linear_value_dim"])
+@pytest.mark.parametrize(("side", "known"), [(16, True), (128, True), (8, False), (96, False)])
+def test_kernels_know_heads_of_powers_of_two(name: str, side: int, known: bool):
+    """From 16 on, which is what the matrix units take."""
+    assert knows(attrs.evolve(CONFIG, **{name: side})) is known
+
+
+def test_kernels_do_not_know_mixtures_of_experts():
+    """Such a model goes the torch way."""
+    moe = MoeConfig(experts=8, experts_per_row=2, intermediate_size=64, shared_intermediate_size=64)
+
+    assert knows(CONFIG)
+    assert not knows(attrs.evolve(CONFIG, moe=moe))

@@ -1,0 +1,131 @@
+"""The OpenAPI document says what the routes do: all of them, with every status."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from flashrt.errors import QueueFull, Unavailable
+from flashrt.http.app import make_app
+from flashrt.http.openapi import DOOR, OPERATIONS, STATUSES, Operation, document
+from flashrt.http.options import HttpOptions
+from flashrt.protocols.error import ErrorObject
+from tests.http.vocabulary import ScriptedService, post, read_until, serving, sse, whole_answer
+
+DOCUMENT = document("1")
+KEY = "right-key"
+CASES = [(operation, status) for operation in OPERATIONS for status in (200, *operation.refuses)]
+
+
+def named(case: object) -> str:
+    return f"{case.method} {case.path}" if isinstance(case, Operation) else str(case)
+
+
+def refs(value: Any) -> Iterator[str]:
+    """Every reference in a piece of the document."""
+    if isinstance(value, dict):
+        yield from [value["$ref"]] if "$ref" in value else []
+        value = list(value.values())
+    for one in value if isinstance(value, list) else ():
+        yield from refs(one)
+
+
+def test_every_route_is_documented_and_nothing_else():
+    """Method by method, as quart knows them."""
+    app = make_app(ScriptedService(), HttpOptions())
+    routes = {
+        (method.lower(), re.sub(r"<(?:\w+:)?(\w+)>", r"{\1}", rule.rule))
+        for rule in app.url_map.iter_rules()
+        for method in rule.methods - {"HEAD", "OPTIONS"}
+    }
+    documented = {(method, path) for path, of in DOCUMENT["paths"].items() for method in of}
+    assert documented == routes
+
+
+def test_every_reference_leads_somewhere():
+    """To a schema in the document."""
+    found = set(refs(DOCUMENT["paths"])) | set(refs(DOCUMENT["components"]))
+    assert found == {f"#/components/schemas/{name}" for name in DOCUMENT["components"]["schemas"]}
+
+
+def test_request_fields_are_those_that_are_read():
+    """A field that is added to a protocol is in the document by itself."""
+    fields = DOCUMENT["components"]["schemas"]["ChatFields"]["properties"]
+    assert {"messages", "tools", "response_format", "tool_choice", "stream"} <= fields.keys()
+    assert DOCUMENT["components"]["schemas"]["ChatFields"]["required"] == ["messages"]
+
+
+async def provoke(server, operation: Operation, status: int) -> httpx.Response | int:
+    """Make the route answer with this status."""
+    path = operation.path.replace("{name}", "ours")
+    headers = {"Authorization": f"Bearer {KEY}"}
+    body = {**(operation.example or {}), "model": "ours"}
+    match status:
+        case 401:
+            headers = {}
+        case 403:
+            headers["Host"] = "evil.example"
+        case 404:
+            path, body["model"] = path.replace("ours", "other"), "other"
+        case 400 | 413:
+            headers["Content-Type"] = "application/json"
+            content = b"{" if status == 400 else b" " * 2000
+            return await server.client.post(path, content=content, headers=headers)
+        case 415:
+            headers["Content-Type"] = "text/plain"
+            return await server.client.post(path, content=b"{}", headers=headers)
+        case 408:
+            stream = await server.connect()
+            await stream.send_all(post(b"{}", path, f"Authorization: Bearer {KEY}")[:-1])
+            head = await read_until(stream, b"\r\n")
+            return int(head.split()[1])
+        case 429:
+            server.service.refuse_with = QueueFull("x")
+        case 500:
+            server.service.refuse_with = ValueError("x")
+        case 503 if operation.method == "post":
+            server.service.refuse_with = Unavailable("x")
+    server.service.live = status != 503
+    server.service.takes = status != 503
+    if operation.method == "get":
+        return await server.client.get(path, headers=headers)
+    return await server.client.post(path, json=body, headers=headers)
+
+
+@pytest.mark.parametrize(("operation", "status"), CASES, ids=named)
+async def test_every_documented_status_can_be_had_with_a_body_of_its_type(operation, status):
+    """The example is served, and each refusal is an error object."""
+    service = ScriptedService(whole_answer("a"))
+    options = {"api_keys": (KEY,), "strict_model_name": True, "max_body_bytes": 1000}
+    async with serving(service, body_timeout_s=0.05, **options) as server:
+        answer = await provoke(server, operation, status)
+    if isinstance(answer, int):
+        assert answer == status
+        return
+    assert answer.status_code == status
+    state = status == 503 and operation.method == "get"
+    kind = operation.answer if status == 200 or state else ErrorObject
+    msgspec.json.decode(answer.content, type=kind)
+
+
+@pytest.mark.parametrize("operation", [o for o in OPERATIONS if o.stream], ids=named)
+async def test_every_event_of_a_stream_is_of_the_documented_type(operation):
+    """Up to the terminator."""
+    async with serving(ScriptedService(whole_answer("a"))) as server:
+        answer = await server.client.post(
+            operation.path, json={**operation.example, "stream": True}
+        )
+    *events, done = sse(answer.text)
+    assert done == "[DONE]"
+    for event in events:
+        msgspec.convert(event, operation.stream)
+
+
+def test_every_status_that_is_documented_is_explained():
+    """And no explanation is left over."""
+    assert {s for o in OPERATIONS for s in o.refuses} == set(STATUSES)
+    assert all(403 in operation.refuses for operation in OPERATIONS)
+    assert set(DOOR) == {401, 403}
