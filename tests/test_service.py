@@ -1,7 +1,10 @@
 """From a request to an admitted item."""
 
+import threading
+
 import pytest
 
+from flashrt.chat.constrained import Constraints
 from flashrt.chat.guide import Guide
 from flashrt.chat.request import AgentRequest, CacheHints, SamplingWish
 from flashrt.chat.shape import JsonShape
@@ -146,3 +149,19 @@ async def test_a_shape_becomes_the_turns_constraint():
     with pytest.raises(BadRequest):
         await desk.open(ids_request(shape=JsonShape(False, "response_format")), client="")
     assert desk.health()["queued"] == 2
+
+
+async def test_shapes_are_compiled_off_the_loop():
+    """A large schema takes a while, in which streams of others go on."""
+    threads = []
+
+    class Watched(Constraints):
+        def of(self, request, prompt):
+            threads.append(threading.get_ident())
+            return super().of(request, prompt)
+
+    desk = service()
+    desk._constraints = Watched(VOICE.tokenizer, VOICE.tokenizer.vocab_size, VOICE.stop_ids)
+    await desk.open(ids_request(shape=JsonShape({"enum": ["a"]}, "response_format")), client="")
+    assert threads
+    assert threading.get_ident() not in threads

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from flashrt.chat.arguments import ToolSchemas
 from flashrt.chat.request import Json
+from flashrt.chat.schemas import is_circular
 from flashrt.chat.shape import CallShape, JsonShape
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.errors import BadRequest
@@ -49,7 +50,15 @@ class Grammars:
 
     def compile(self, shape: JsonShape | CallShape) -> "Matcher":
         """A matcher at the start of the shape. Raises BadRequest for what cannot be enforced."""
-        source, field = self._source(shape)
+        field = shape.field if isinstance(shape, JsonShape) else "tools"
+        try:
+            source = self._source(shape)
+        except RecursionError:
+            raise BadRequest(
+                f"`{field}` cannot be enforced: a schema refers to itself without end, or is "
+                "nested too deeply.",
+                param=field,
+            ) from None
         with self._lock:
             known = self._compiled.get(source)
             if known is not None:
@@ -63,15 +72,15 @@ class Grammars:
                 self._compiled.popitem(last=False)
         return Matcher(matcher.deep_copy(), self._vocab_size)
 
-    def _source(self, shape: JsonShape | CallShape) -> tuple[str, str]:
+    def _source(self, shape: JsonShape | CallShape) -> str:
         match shape:
-            case JsonShape(schema, field, calls):
+            case JsonShape(schema, _, calls):
                 either = "start: value" if calls is None else "start: value | calls"
                 rules = [either, f"value: %json {_flexible(schema)}"]
                 rules += [] if calls is None else self._calls(calls)
             case CallShape():
-                field, rules = "tools", ["start: calls", *self._calls(shape)]
-        return llguidance.LLMatcher.grammar_from_lark("\n".join(rules)), field
+                rules = ["start: calls", *self._calls(shape)]
+        return str(llguidance.LLMatcher.grammar_from_lark("\n".join(rules)))
 
     def _check(self, source: str, field: str) -> None:
         failed, words = llguidance.LLMatcher.validate_grammar_with_warnings(source, self._tokens)
@@ -109,6 +118,8 @@ def _flexible(schema: Any, shared: Mapping[str, Any] = MappingProxyType({})) -> 
     """A schema as JSON text, with its blanks bounded."""
     if not isinstance(schema, dict):
         schema = {} if schema else {"not": {}}
+    if is_circular({**shared, **schema}):
+        raise RecursionError("a reference leads back to itself")
     return json.dumps({**shared, **schema, "x-guidance": {"whitespace_pattern": WHITESPACE}})
 
 
@@ -185,6 +196,8 @@ class Matcher:
 
     def allowed(self) -> NDArray[np.bool_]:
         """bool [vocab_size]: the ids that may come next; stop ids where the shape is complete."""
+        # A matcher that has given up allows stop ids only: an answer would look whole that is not.
+        assert not self._matcher.is_error(), "the grammar of the answer has come to a dead end"
         packed = np.frombuffer(self._matcher.compute_bitmask(), dtype=np.uint8)
         return np.unpackbits(packed, count=self._vocab_size, bitorder="little").astype(np.bool_)
 

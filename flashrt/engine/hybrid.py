@@ -26,6 +26,7 @@ from flashrt.engine.protocol import (
     EngineMisuse,
     RowConstraint,
     SamplingParams,
+    TokenLogprobs,
 )
 from flashrt.engine.sampler import Sampler
 from flashrt.engine.selfcheck import check_rows
@@ -257,9 +258,9 @@ class HybridEngine:
                 allowed = constraint(accepted, draft.ids)
                 if len(allowed) != 1 + len(draft.ids):
                     raise EngineMisuse(f"{len(allowed)} limits for {1 + len(draft.ids)} rows")
-            accepted = self._verified(draft, params, allowed)
+            accepted, told = self._verified(draft, params, allowed)
             drafting.observe(draft, len(accepted) - 1)
-            yield DecodeChunk(accepted, len(draft.ids), draft.drafter if draft.ids else "")
+            yield DecodeChunk(accepted, len(draft.ids), draft.drafter if draft.ids else "", told)
             if params.stop_ids.intersection(accepted):
                 return
 
@@ -277,8 +278,9 @@ class HybridEngine:
 
     def _verified(
         self, draft: Draft, params: SamplingParams, allowed: Sequence[RowConstraint] | None
-    ) -> tuple[int, ...]:
-        """Process the pending id, if there is one, and the draft; keep what the rows choose."""
+    ) -> tuple[tuple[int, ...], tuple[TokenLogprobs, ...]]:
+        """Process the pending id, if there is one, and the draft; keep what the rows choose, and
+        tell what they say of it."""
         start, journal = len(self._journal), self._journal
         rows = (*journal[self.position :], *draft.ids)
         if rows:
@@ -294,7 +296,11 @@ class HybridEngine:
         finally:
             # The newest id is pending; without any, all but the draft is processed.
             self._live.take_back(max(start, len(journal) - 1))
-        return tuple(journal[start:])
+        accepted, count = tuple(journal[start:]), params.logprobs
+        if count is None:
+            return accepted, ()
+        told = [self._sampler.logprobs(logits[r], id_, count) for r, id_ in enumerate(accepted)]
+        return accepted, tuple(told)
 
     def _guard(self, step: Callable[..., T], *arguments: Any) -> T:
         """Run a step of the forward pass. One that fails half-way leaves no state to go on from."""

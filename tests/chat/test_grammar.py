@@ -4,6 +4,8 @@ import json
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from flashrt.chat.grammar import Grammars
 from flashrt.chat.shape import CallShape, JsonShape
@@ -240,3 +242,100 @@ def test_a_refusal_quotes_no_grammar():
     with pytest.raises(BadRequest) as refusal:
         GRAMMARS.compile(JsonShape({"type": "triangle"}, "response_format"))
     assert refusal.value.message.endswith("failed to compile JSON schema: Invalid type: triangle")
+
+
+def test_a_matcher_that_has_given_up_fails_instead_of_ending_the_answer():
+    """Better an error than half a value that says it is whole."""
+    matcher = GRAMMARS.compile(JsonShape({"enum": ["red"]}, "response_format"))
+    matcher._matcher.consume_token(TOKENIZER.encode_text("x")[0])
+    with pytest.raises(AssertionError):
+        matcher.allowed()
+
+
+@pytest.mark.parametrize("where", ["json", "call"])
+def test_a_schema_that_is_only_ever_itself_is_refused(where):
+    """No value fits it; an answer would come to a dead end half-way."""
+    schema = {
+        "$defs": {"a": {"$ref": "#/$defs/a"}},
+        "properties": {"x": {"type": "array", "items": {"$ref": "#/$defs/a"}}},
+    }
+    function = {"name": "f", "parameters": schema}
+    shape = JsonShape(schema, "response_format") if where == "json" else CallShape((function,))
+    with pytest.raises(BadRequest, match="refers to itself") as refusal:
+        GRAMMARS.compile(shape)
+    assert refusal.value.param == ("tools" if where == "call" else "response_format")
+
+
+scalars = st.sampled_from(
+    [
+        {"type": "string", "maxLength": 3},
+        {"type": "integer", "minimum": -9, "maximum": 99},
+        {"type": "boolean"},
+        {"type": "null"},
+        {"enum": ["a", 1, None]},
+        {"const": "b"},
+    ]
+)
+
+
+def objects(inner):
+    """Objects of one or two fields, the first of them required."""
+    return st.dictionaries(st.sampled_from("xy"), inner, min_size=1).map(
+        lambda fields: {
+            "type": "object",
+            "properties": fields,
+            "required": list(fields)[:1],
+            "additionalProperties": False,
+        }
+    )
+
+
+schemas = st.recursive(
+    scalars,
+    lambda inner: (
+        objects(inner)
+        | inner.map(lambda items: {"type": "array", "items": items, "maxItems": 2})
+        | st.tuples(inner, inner).map(lambda two: {"anyOf": list(two)})
+    ),
+    max_leaves=4,
+)
+
+
+def is_value(value, schema) -> bool:
+    """Whether a value fits a schema of `schemas`."""
+    if "anyOf" in schema:
+        return any(is_value(value, one) for one in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        choices = schema.get("enum", [schema.get("const")])
+        return any(type(value) is type(one) and value == one for one in choices)
+    match schema["type"], value:
+        case "object", dict():
+            fields = schema["properties"]
+            return set(schema["required"]) <= value.keys() <= fields.keys() and all(
+                is_value(one, fields[name]) for name, one in value.items()
+            )
+        case "array", list():
+            return len(value) <= 2 and all(is_value(one, schema["items"]) for one in value)
+        case "string", str():
+            return len(value) <= 3
+        case "boolean", bool():
+            return True
+        case "integer", int():
+            return not isinstance(value, bool) and -9 <= value <= 99
+    return schema["type"] == "null" and value is None
+
+
+@given(schemas, st.integers(0, 2**32 - 1))
+@settings(max_examples=40, deadline=None)
+def test_whatever_noise_chooses_inside_the_limits_is_a_value(schema, seed):
+    """And there is always something to choose, up to a stop."""
+    noise = np.random.default_rng(seed)
+    matcher = GRAMMARS.compile(JsonShape(schema, "response_format"))
+    ids: list[int] = []
+    while True:
+        allowed = np.flatnonzero(matcher.allowed())
+        if matcher.complete and set(allowed) & STOPS:
+            break
+        ids.append(int(noise.choice(allowed)))
+        assert matcher.take(ids[-1:]) == 1
+    assert is_value(json.loads(TOKENIZER.decode(ids)), schema)

@@ -242,6 +242,36 @@ def check_constraint(engine: Engine, oracle: Engine) -> None:
     assert ids[: len(seen)] == seen
 
 
+def check_logprobs(engine: Engine, oracle: Engine) -> None:
+    """Asked for, there is one per id, of the model's own distribution, whatever was drafted; asking
+    changes no id."""
+    fill(oracle, PROMPT[:30])
+    text = take(oracle, 20, SEEDED)
+    seen = []
+    for draft_tokens in (None, 0, 4):
+        engine.reset()
+        fill(engine, PROMPT[:30])
+        params = attrs.evolve(SEEDED, logprobs=3, draft_tokens=draft_tokens)
+        ids: list[int] = []
+        told = []
+        for chunk in engine.decode(params):
+            assert len(chunk.logprobs) == len(chunk.tokens)
+            ids += chunk.tokens
+            told += chunk.logprobs
+            if len(ids) >= 20:
+                break
+        assert ids[:20] == text
+        seen.append(told[:20])
+    assert seen[0] == seen[1] == seen[2]
+    for id_, one in zip(text, seen[0], strict=True):
+        values = [value for _, value in one.top]
+        assert len(values) == 3
+        assert values == sorted(values, reverse=True)
+        assert one.chosen <= values[0] < 0
+        assert dict(one.top).get(id_, one.chosen) == one.chosen
+    assert next(engine.decode(SEEDED)).logprobs == ()
+
+
 def check_sampling_is_positional(engine: Engine, oracle: Engine) -> None:
     """A seed's text does not depend on how a position was reached."""
     fill(oracle, PROMPT[:30])
@@ -286,6 +316,7 @@ CHECKS: list[Callable[[Engine, Engine], None]] = [
     check_window,
     check_misuse,
     check_constraint,
+    check_logprobs,
     check_sampling_is_positional,
     check_drafts_are_free,
 ]

@@ -301,4 +301,21 @@ FAULTS = (
         ("tests/http/test_openapi.py",),
         "the document would describe another server",
     ),
+    Fault(
+        "a shape compiled on the loop",
+        "flashrt/service.py",
+        "            self._prepared, request, limiter=self._render_limiter\n        )\n",
+        "            self._voice.renderer.render, request, limiter=self._render_limiter\n"
+        "        ), None\n        constraint = self._constraints.of(request, prompt)\n",
+        ("tests/test_service.py",),
+        "one large schema would hold up every stream",
+    ),
+    Fault(
+        "a schema that no value fits",
+        "flashrt/chat/grammar.py",
+        "    if is_circular({**shared, **schema}):\n",
+        "    if False:\n",
+        ("tests/chat/test_grammar.py",),
+        "the answer would fail half-way, and the live state with it",
+    ),
 )
