@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 import time
-from functools import lru_cache, partial
+from functools import partial
 from pathlib import Path
 
 import attrs
@@ -19,6 +19,7 @@ import trio
 
 from flashrt import __version__
 from flashrt.chat.constrained import Constraints
+from flashrt.chat.drafts import CallsInThinking
 from flashrt.chat.render import Renderer
 from flashrt.chat.template import Template
 from flashrt.chat.tokenizer import Tokenizer
@@ -136,16 +137,13 @@ def assemble(
     service = AgentService(
         card=card,
         voice=voice,
-        constraints=_constraints(voice.tokenizer, info.vocab_size, voice.stop_ids),
+        constraints=Constraints(voice.tokenizer, info.vocab_size, voice.stop_ids),
         limits=limits,
         ledger=ledger,
         worker=worker,
+        calls_in_thinking=CallsInThinking(settings.calls_in_thinking),
     )
     return worker, service
-
-
-# Servers of one process, as tests start them, share it.
-_constraints = lru_cache(maxsize=4)(Constraints)
 
 
 async def _engine_thread(

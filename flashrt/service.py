@@ -11,6 +11,7 @@ import trio
 
 from flashrt.chat.answer import Answer
 from flashrt.chat.constrained import Constraints
+from flashrt.chat.drafts import CallsInThinking
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.render import Renderer
 from flashrt.chat.request import AgentRequest
@@ -63,6 +64,7 @@ class AgentService:
         limits: Limits,
         ledger: Ledger,
         worker: EngineWorker,
+        calls_in_thinking: CallsInThinking = CallsInThinking.TAKE_LAST,
     ) -> None:
         self.card = card
         self.state = Machine(SERVER)
@@ -71,6 +73,7 @@ class AgentService:
         self._limits = limits
         self._ledger = ledger
         self._worker = worker
+        self._calls_in_thinking = calls_in_thinking
         self._render_limiter = trio.CapacityLimiter(RENDER_THREADS)
 
     async def open(self, request: AgentRequest, *, client: str) -> WorkItem:
@@ -207,6 +210,7 @@ class AgentService:
             opens_thinking=prompt.opens_thinking,
             tools=request.tools if _reads_calls(request) else (),
             new_call_id=lambda: f"call_{uuid.uuid4().hex[:24]}",
+            calls_in_thinking=self._calls_in_thinking,
         )
 
     def _sampling(self, request: AgentRequest) -> SamplingParams:

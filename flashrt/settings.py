@@ -18,12 +18,11 @@ import attrs
 
 from flashrt.errors import CannotServe
 from flashrt.http.options import HttpOptions
+from flashrt.policy.cuts import CHUNK_GRID
 
 PREFIX = "FLASHRT_"
 API_KEY = "FLASHRT_API_KEY"
 """The one secret that may come from the environment. It has no flag: `ps` shows flags to all."""
-
-CHUNK_GRID_TOKENS = 64
 
 
 def setting(default: Any, text: str, *, metavar: str | None = None, **checks: Any) -> Any:
@@ -84,8 +83,8 @@ class Settings:
     chunk_tokens: int = setting(
         1024,
         "tokens of a prompt processed between two chances to cancel; a multiple of 64",
-        least=CHUNK_GRID_TOKENS,
-        step=CHUNK_GRID_TOKENS,
+        least=CHUNK_GRID,
+        step=CHUNK_GRID,
     )
     # At 90 % acceptance and 7 % of a step for each id, 12 ids a step would gain 2 % over 8.
     draft_tokens_max: int = setting(
@@ -94,6 +93,9 @@ class Settings:
         "for; prompt lookup goes up to 63 where it is right; 0 turns all drafts off",
         least=0,
         most=63,
+    )
+    calls_in_thinking: str = setting(
+        "take_last", "a call that ends the answer inside thinking", choices=("take_last", "ignore")
     )
     heartbeat_s: float = setting(
         5.0, "seconds of silence after which a stream sends a comment", least=0.05, most=60

@@ -38,11 +38,15 @@ class ScriptedEngine(FakeEngine):
         self._tokenizer = tokenizer
         self._burst = burst_max
 
+    def says(self, prompt: str) -> str:
+        """The whole answer to a prompt, control tokens written out."""
+        return plot(prompt)
+
     def _decode(
         self, params: SamplingParams, constraint: Constraint | None
     ) -> Iterator[DecodeChunk]:
         """The scripted answer to what was really processed, in bursts."""
-        answer = list(self._tokenizer.encode(plot(self._tokenizer.decode(self._processed))))
+        answer = list(self._tokenizer.encode(self.says(self._tokenizer.decode(self._processed))))
         while answer:
             burst, answer = answer[: self._burst], answer[self._burst :]
             if constraint is not None:

@@ -44,6 +44,8 @@ class ChatFields(CommonFields, kw_only=True):
     reasoning_effort: str | None = None
     reasoning: Reasoning | None = None
     thinking_budget: int | None = None
+    continue_final_message: bool | None = None
+    add_generation_prompt: bool | None = None
     response_format: ResponseFormat | None = None
     logprobs: bool | None = None
     top_logprobs: int | None = None
@@ -90,6 +92,7 @@ def read_chat(body: bytes) -> Call:
         thinking_tokens=thought.tokens,
         shape=structured.shape,
         reads_calls=structured.reads_calls,
+        continues_last=_continues_last(fields),
         return_token_ids=bool(fields.flashrt_return_token_ids),
         hints=fields.hints(),
     )
@@ -100,6 +103,17 @@ def _refuse_unsupported(fields: ChatFields) -> None:
     only("n", fields.n, (1,), "Ask several times for several answers.")
     only("functions", fields.functions, ([],), "Offer functions in `tools`.")
     only("modalities", fields.modalities, (["text"],), "This server answers in text.")
+
+
+def _continues_last(fields: ChatFields) -> bool:
+    """A last message of the assistant's own is gone on with, unless the client says no."""
+    if fields.add_generation_prompt is False and not fields.continue_final_message:
+        raise BadRequest(
+            "`add_generation_prompt` false leaves nothing to answer; with "
+            "`continue_final_message` true the last message is gone on with.",
+            param="add_generation_prompt",
+        )
+    return fields.continue_final_message is not False
 
 
 def _logprobs(fields: ChatFields) -> int | None:

@@ -12,7 +12,13 @@ from flashrt.chat.arguments import STRING, ArgumentsText, ToolSchemas, typed
 ALL_KINDS = ("string", "integer", "number", "boolean", "array", "object", "null")
 KINDS = st.frozensets(st.sampled_from(ALL_KINDS), min_size=1)
 JSON = st.recursive(
-    st.one_of(st.none(), st.booleans(), st.integers(), st.floats(allow_nan=False), st.text()),
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.floats(allow_nan=False, allow_infinity=False),
+        st.text(),
+    ),
     lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(st.text(), inner)),
     max_leaves=6,
 )

@@ -238,3 +238,24 @@ def test_a_body_that_is_no_request_is_a_bad_request(body):
 def test_a_wrong_type_names_field_type_and_what_is_allowed():
     """The message tells all three."""
     assert refusal(stream="true").message == "`stream`: expected `bool | null`, got `str`."
+
+
+@pytest.mark.parametrize(
+    ("fields", "continues"),
+    [
+        ({}, True),
+        ({"continue_final_message": True, "add_generation_prompt": False}, True),
+        ({"continue_final_message": False}, False),
+        ({"add_generation_prompt": True}, True),
+    ],
+)
+def test_a_last_message_of_the_assistants_is_continued_unless_the_client_says_no(fields, continues):
+    """Clients that send one mean it as the beginning of the answer."""
+    assert read(**fields).request.continues_last is continues
+
+
+def test_a_prompt_without_an_answer_is_refused_by_name():
+    """`add_generation_prompt` false asks for nothing."""
+    with pytest.raises(BadRequest) as refused:
+        read(add_generation_prompt=False)
+    assert refused.value.param == "add_generation_prompt"

@@ -212,3 +212,30 @@ async def test_what_cannot_be_enforced_is_a_400_that_names_the_field():
                 param,
             ), name
         await server.chat("still there")
+
+
+DRAFT = (
+    "<tool_call>\n<function=bash>\n<parameter=command>\nls\n</parameter>\n</function>\n</tool_call>"
+)
+
+
+class ThinksAloud(ScriptedEngine):
+    """Ends inside its think block, with a call in it."""
+
+    def says(self, prompt):
+        """Never closes its thinking."""
+        return f"I run it.\n{DRAFT}<|im_end|>"
+
+
+@pytest.mark.parametrize(("setting", "calls"), [("take_last", 1), ("ignore", 0)])
+async def test_a_call_inside_thinking_is_taken_or_not_as_the_server_is_told(setting, calls):
+    """--calls-in-thinking: a model that forgot to close its thinking, or only a thought."""
+    engine = ThinksAloud(VOICE.tokenizer)
+    async with running_server(engine, calls_in_thinking=setting) as server:
+        body = chat_body(
+            "list", max_tokens=200, tools=[function("bash", command={"type": "string"})]
+        )
+        answer = (await server.http.post("/v1/chat/completions", json=body)).json()
+    (choice,) = answer["choices"]
+    assert len(choice["message"].get("tool_calls") or ()) == calls
+    assert choice["finish_reason"] == ("tool_calls" if calls else "stop")
