@@ -2,6 +2,8 @@
 
 import pytest
 
+from flashrt.demo import DEMO_PATH
+from flashrt.engine.hybrid import HybridEngine
 from tests.http.vocabulary import sse
 from tests.protocols.vocabulary import joined_message
 from tests.scripted import ScriptedEngine
@@ -70,3 +72,23 @@ async def test_a_text_swept_over_its_length_and_over_stop_strings(burst):
             message, choice = await cut_at(server, 500, stop=[stop])
             assert message["content"] == text[: text.index(stop)]
             assert choice["finish_reason"] == "stop"
+
+
+EVERY = range(1, 201)
+SOME = (1, 2, 20, 63, 65)
+
+
+@pytest.mark.parametrize("drafts", [0, 4])
+@pytest.mark.parametrize("lengths", [SOME, pytest.param(EVERY, marks=pytest.mark.slow)], ids=len)
+async def test_every_length_of_the_real_engine_is_a_prefix_of_one_text(lengths, drafts):
+    """With drafts and without, streamed and not, `max_tokens` changes how far, and nothing else."""
+    sampleable = VOICE.tokenizer.vocab_size
+    engine = HybridEngine.load(DEMO_PATH, max_seq=512, sampleable=sampleable, progress=False)
+    wish = {"temperature": 1, "seed": 5, "flashrt_draft_tokens": drafts}
+    async with running_server(engine, within_s=600) as server:
+        last, choice = await cut_at(server, 200, **wish)
+        whole = last["reasoning_content"] + last["content"]
+        for most in lengths:
+            message, choice = await cut_at(server, most, **wish)
+            assert whole.startswith(message["reasoning_content"] + message["content"])
+            assert choice["finish_reason"] == ("length" if most < 200 else last["finish_reason"])
