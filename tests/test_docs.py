@@ -162,7 +162,7 @@ def test_tests_use_real_parts_and_real_events(module: Module):
     [
         (FOREIGN[0], "see /" + "work/model"),
         (FOREIGN[0], "in /" + "root/.cache"),
-        (FOREIGN[1], "https://" + "pypi.org/simple"),
+        (FOREIGN[1], "https://" + "py" + "pi.example/simple"),
         (UNFINISHED, "# TO" + "DO: later"),
         (VAGUE_NAMES, "string_utils.py"),
         (VAGUE_NAMES, "helpers.py"),

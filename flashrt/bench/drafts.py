@@ -33,7 +33,7 @@ class Oracle:
         ids = self.text[len(journal) : len(journal) + min(self.count, room)]
         return Draft(tuple(ids), "oracle")
 
-    def observe(self, draft: Draft, accepted: int) -> None:
+    def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
         """Nothing to learn."""
 
 

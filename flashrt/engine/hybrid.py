@@ -259,7 +259,7 @@ class HybridEngine:
                 if len(allowed) != 1 + len(draft.ids):
                     raise EngineMisuse(f"{len(allowed)} limits for {1 + len(draft.ids)} rows")
             accepted, told = self._verified(draft, params, allowed)
-            drafting.observe(draft, len(accepted) - 1)
+            drafting.observe(draft, accepted)
             yield DecodeChunk(accepted, len(draft.ids), draft.drafter if draft.ids else "", told)
             if params.stop_ids.intersection(accepted):
                 return

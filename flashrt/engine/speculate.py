@@ -38,8 +38,8 @@ class Drafting(Protocol):
         """At most `room` ids behind the journal, whose newest id is pending."""
         ...
 
-    def observe(self, draft: Draft, accepted: int) -> None:
-        """The first `accepted` ids of a draft have stayed."""
+    def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
+        """The step of this draft has added `tokens`: the draft's ids that stayed, and one more."""
         ...
 
 
@@ -50,7 +50,7 @@ class NoDrafts:
         """Nothing."""
         return Draft()
 
-    def observe(self, draft: Draft, accepted: int) -> None:
+    def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
         """Nothing to learn."""
 
 
@@ -63,21 +63,26 @@ class AdaptiveDrafts:
     lookup: PromptLookup
     depth: DraftDepth
     params: SamplingParams
+    quoted: tuple[int, ...] = ()
+    """What lookup proposed for the step under way, drafted or not."""
 
     def propose(self, journal: list[int], room: int) -> Draft:
         """From whichever drafter is expected to get further. An id that would stop is left out:
         its row chooses it without help."""
-        quoted = _until_stop(self.lookup.propose(journal, room), self.params.stop_ids)
-        choice = self.depth.next(len(quoted))
+        self.quoted = _until_stop(self.lookup.propose(journal, room), self.params.stop_ids)
+        choice = self.depth.next(len(self.quoted))
         if choice.drafter == LOOKUP:
-            return Draft(quoted[: choice.count], LOOKUP)
+            return Draft(self.quoted[: choice.count], LOOKUP)
         if choice.drafter == MTP:
             return Draft(self._by_layer(journal, min(choice.count, room)), MTP)
         return Draft()
 
-    def observe(self, draft: Draft, accepted: int) -> None:
-        """Let the next depth follow."""
-        self.depth.observe(Choice(draft.drafter, len(draft.ids)), accepted)
+    def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
+        """Let the next depth follow; also from what lookup would have been worth."""
+        self.depth.observe(Choice(draft.drafter, len(draft.ids)), len(tokens) - 1)
+        if draft.drafter != LOOKUP:
+            self.depth.watch(self.quoted, tokens)
+        self.quoted = ()
 
     def _by_layer(self, journal: list[int], count: int) -> tuple[int, ...]:
         """Chosen as the row itself will choose, with the same limits and noise: so they agree more

@@ -120,9 +120,9 @@ class Scripted:
         wrong = tuple((id_ + 1) % (1 + max(self.text)) for id_ in ids[right:])
         return Draft((*ids[:right], *wrong), "script")
 
-    def observe(self, draft: Draft, accepted: int) -> None:
-        """Remember."""
-        self.accepted.append(accepted)
+    def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
+        """Remember how many of the draft stayed."""
+        self.accepted.append(len(tokens) - 1)
 
 
 def oracle(text: Sequence[int], count: int) -> Callable[[SamplingParams], Scripted]:

@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 
+from flashrt.engine.drafting.depth import LOOKUP, Choice, DraftDepth
+from flashrt.engine.drafting.lookup import PromptLookup
 from flashrt.engine.protocol import Capsule, DecodeChunk, EngineMisuse, SamplingParams
-from flashrt.engine.sampler import NoFiniteLogits
-from flashrt.engine.speculate import accept
+from flashrt.engine.sampler import NoFiniteLogits, Sampler
+from flashrt.engine.speculate import COSTS, AdaptiveDrafts, accept
 from tests.engine.contract import fill, same_capsule
 from tests.engine.drafted import (
     GUESSED,
@@ -256,3 +258,31 @@ def test_a_constraint_that_allows_nothing_leaves_the_state_of_single_steps():
     engine.script = None
     assert len(ends[0].tokens) == start.position + 17
     assert same_capsule(*ends)
+
+
+class Waiting(DraftDepth):
+    """Drafts nothing as long as it waits."""
+
+    waits = True
+
+    def next(self, lookup_available):
+        return Choice("", 0) if self.waits else super().next(lookup_available)
+
+
+@pytest.mark.parametrize("right", [True, False])
+def test_lookup_is_judged_by_steps_in_which_it_did_not_draft(right):
+    """A quotation that would have been right is drafted deep at once, a wrong one is not."""
+    depth = Waiting(8, COSTS["cpu"], drafters=(LOOKUP,))
+    line = list(range(40))
+    drafts = AdaptiveDrafts(started()._live, Sampler(64), PromptLookup(), depth, SamplingParams())
+    for at in range(5, 15):
+        journal = [*line, 50, *line[:at]]
+        draft = drafts.propose(journal, 63)
+        assert draft.ids == ()
+        drafts.observe(draft, (line[at] if right else 60,))
+    depth.waits = False
+
+    deep = len(drafts.propose([*line, 50, *line[:15]], 63).ids)
+    fresh = DraftDepth(8, COSTS["cpu"], drafters=(LOOKUP,)).next(26).count
+
+    assert deep > fresh if right else deep <= fresh

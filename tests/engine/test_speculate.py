@@ -303,7 +303,7 @@ class Clairvoyant:
         chunks = chunks_of(self.twin, count, attrs.evolve(self.params, draft_tokens=0))
         return Draft(tuple(id_ for chunk in chunks for id_ in chunk.tokens), "twin")
 
-    def observe(self, draft: Draft, accepted: int) -> None:
+    def observe(self, draft: Draft, tokens: Sequence[int]) -> None:
         """Nothing to learn."""
 
 

@@ -8,6 +8,14 @@ GAINS = ("tests/engine/test_draft_gains.py",)
 
 FAULTS = (
     Fault(
+        "lookup is judged only where it drafted",
+        "flashrt/engine/speculate.py",
+        "            self.depth.watch(self.quoted, tokens)\n",
+        "            pass\n",
+        ("tests/engine/test_draft_gains.py",),
+        "an agent that begins to quote would go on token by token until the next probe",
+    ),
+    Fault(
         "a pending hidden row that is dropped",
         "flashrt/engine/mtp.py",
         "        pairs = torch.cat((before, hidden[:-1]))",
