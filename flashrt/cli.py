@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NoReturn
 
 import flashrt
-from flashrt import settings
+from flashrt import settings, settings_page
 from flashrt.errors import CannotServe
 
 CANNOT_SERVE_STATUS = 2
@@ -74,8 +74,8 @@ def _add(serve: argparse.ArgumentParser, field: settings.Field) -> None:
 
 def _help(field: settings.Field) -> str:
     facts = [settings.env_name(field)]
-    if settings.default_text(field):
-        facts.append(f"default {settings.default_text(field)}")
+    if settings_page.default_text(field):
+        facts.append(f"default {settings_page.default_text(field)}")
     if settings.kind(field) is tuple:
         facts.append("may be repeated")
     return f"{field.metadata['help']} [{'; '.join(facts)}]".replace("%", "%%")

@@ -15,7 +15,7 @@ from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
 from flashrt.fsm.sink import SINK, SinkEvent, SinkState
 from flashrt.fsm.table import Machine
 from flashrt.metrics import RequestRecord
-from flashrt.policy.turn_loop import Turn
+from flashrt.policy.turn import Turn
 
 
 class CancelToken:

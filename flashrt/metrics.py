@@ -4,6 +4,7 @@ import json
 import logging
 import statistics
 from collections import Counter, deque
+from collections.abc import Mapping
 
 import attrs
 
@@ -113,6 +114,17 @@ class RequestRecord:
     finished_at: float | None = None
     prefix_action: str | None = None
     cached_tokens: int = 0
+    replayed_tokens: int = 0
+    """Prompt ids used as they were sampled or rendered earlier, instead of as rendered now."""
+    miss: Mapping[str, object] | None = None
+    """What broke the prefix: a kind, and the client's message and byte where there is one."""
+    pin: Mapping[str, object] | None = None
+    """What came of `flashrt_pin_prefix`."""
+    lineage: tuple[tuple[int, bool, tuple[int, ...]], ...] = ()
+    """How the prompt's state was built: (stop, decoded, ids beyond), see `policy.lineage`."""
+    restore_ms: float | None = None
+    saved_capsules: int = 0
+    capsule_faults: int = 0
     completion_tokens: int = 0
     reasoning_tokens: int = 0
     draft_tokens: int | None = 0
@@ -166,6 +178,11 @@ class RequestRecord:
             "prefix_action": self.prefix_action,
             "cached_tokens": self.cached_tokens,
             "new_prefill_tokens": self.new_prefill_tokens,
+            "replayed_tokens": self.replayed_tokens,
+            "miss": self.miss,
+            "pin": self.pin,
+            "restore_ms": self.restore_ms,
+            "saved_capsules": self.saved_capsules,
             "queued_ms": self.queued_ms,
             "tokenize_ms": round(self.tokenize_ms, 3),
             "prefill_ms": self.prefill_ms,
@@ -186,7 +203,10 @@ class Ledger:
     by_state: Counter[str] = attrs.field(factory=Counter)
     by_action: Counter[str] = attrs.field(factory=Counter)
     tokens: Counter[str] = attrs.field(factory=Counter)
+    misses: Counter[str] = attrs.field(factory=Counter)
     generation: GenerationStats = attrs.field(factory=GenerationStats)
+    capsules: Mapping[str, object] = attrs.field(factory=dict)
+    """What the capsule store held when the newest step ended."""
     recent: deque[RequestRecord] = attrs.field(factory=lambda: deque(maxlen=RECENT_RECORDS))
 
     def close(self, record: RequestRecord) -> None:
@@ -195,6 +215,8 @@ class Ledger:
         self.by_state[record.terminal_state.name] += 1
         if record.prefix_action is not None:
             self.by_action[record.prefix_action] += 1
+        if record.miss is not None:
+            self.misses[str(record.miss["kind"])] += 1
         self.tokens["prompt_tokens"] += record.prompt_tokens
         self.tokens["cached_tokens"] += record.cached_tokens
         self.tokens["completion_tokens"] += record.completion_tokens
@@ -209,6 +231,7 @@ class Ledger:
         return {
             "requests": dict(self.by_state),
             "prefix_actions": dict(self.by_action),
+            "prefix_misses": dict(self.misses),
             **self.tokens,
             **self.generation.report(),
             "median_queued_ms": _median([r.queued_ms for r in self.recent]),

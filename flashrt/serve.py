@@ -18,6 +18,7 @@ import attrs
 import trio
 
 from flashrt import __version__
+from flashrt.budget import capsule_budget_bytes
 from flashrt.chat.constrained import Constraints
 from flashrt.chat.drafts import CallsInThinking
 from flashrt.chat.render import Renderer
@@ -27,7 +28,7 @@ from flashrt.demo import DEMO_PATH
 from flashrt.engine.assets import find_model, read_generation_defaults, read_stop_ids
 from flashrt.engine.drafting.lookup import PROPOSED_MAX
 from flashrt.engine.hybrid import HybridEngine
-from flashrt.engine.placement import Placement
+from flashrt.engine.placement import Placement, free_bytes
 from flashrt.engine.protocol import Engine, EngineInfo, SamplingParams
 from flashrt.fsm.server import ServerEvent
 from flashrt.http.app import make_app
@@ -106,7 +107,7 @@ async def serve(
             options = attrs.evolve(settings.http_options(), version=__version__)
             app = make_app(service, options)
             address: Address = await http.start(partial(serve_app, app, options, stop=stop))
-            _announce(settings, engine, service.card, address)
+            _announce(settings, engine, service, address)
             task_status.started(address)
         service.state.fire(ServerEvent.STOP)
         nursery.cancel_scope.cancel()
@@ -118,12 +119,11 @@ def assemble(
 ) -> tuple[EngineWorker, AgentService]:
     """Wire one engine to one service."""
     info = performer.engine.info
-    marks = voice.renderer.turn_marks
-    rule = CutRule(settings.chunk_tokens, marks.system_open, marks.turn_end)
-    ledger = Ledger()
+    turns = _turns(settings, voice, info)
+    ledger = Ledger(capsules=turns.policy.store.report())
     worker = EngineWorker(
         performer,
-        TurnLoop(AutoPrefixPolicy(), rule),
+        turns,
         max_queue_depth=settings.max_queue_depth,
         ledger=ledger,
     )
@@ -142,8 +142,23 @@ def assemble(
         ledger=ledger,
         worker=worker,
         calls_in_thinking=CallsInThinking(settings.calls_in_thinking),
+        namespace_from=settings.namespace_from,
     )
     return worker, service
+
+
+def _turns(settings: Settings, voice: Voice, info: EngineInfo) -> TurnLoop:
+    """The policy, with the room that saved states may take."""
+    budget = capsule_budget_bytes(
+        settings.capsule_budget_mb,
+        free_bytes=free_bytes(info.device),
+        on_gpu=info.device.startswith("cuda"),
+    )
+    marks = voice.renderer.turn_marks
+    return TurnLoop(
+        AutoPrefixPolicy(max_seq=info.max_seq, capsule_budget_bytes=budget),
+        CutRule(settings.chunk_tokens, marks.system_open, marks.turn_end),
+    )
 
 
 async def _engine_thread(
@@ -166,16 +181,23 @@ async def _stop_on_signal(service: AgentService, stop: trio.Event) -> None:
             stop.set()
 
 
-def _announce(settings: Settings, engine: Engine, card: ModelCard, address: Address) -> None:
+def _announce(settings: Settings, engine: Engine, service: AgentService, address: Address) -> None:
     info = engine.info
     where = f"{info.dtype} on {info.device}"
-    print(f"serving   {card.model_id} ({where}), window {info.max_seq} tokens")
+    print(f"serving   {service.card.model_id} ({where}), window {info.max_seq} tokens")
     print(f"drafts    {_drafts(info)}")
+    print(f"capsules  {_capsules(service)}")
     for part in info.unused:
         print(f"unused    {part}")
     print(f"listening {address.url}   (health: {address.url}/health)")
     key = "the key of --api-key-file" if settings.has_keys else "any"
     print(f"clients   OPENAI_BASE_URL={address.url}/v1 OPENAI_API_KEY={key}", flush=True)
+
+
+def _capsules(service: AgentService) -> str:
+    """How much room saved states have, in words."""
+    mib = service.capsule_budget_bytes >> 20
+    return f"up to {mib} MiB of saved states" if mib else "none: only the live state is reused"
 
 
 def _drafts(info: EngineInfo) -> str:

@@ -26,7 +26,7 @@ from flashrt.fsm.table import Machine
 from flashrt.items import CancelToken, WorkItem
 from flashrt.metrics import Ledger, RequestRecord
 from flashrt.policy.limits import Limits
-from flashrt.policy.turn_loop import Turn
+from flashrt.policy.turn import Turn
 from flashrt.worker import EngineWorker
 
 RENDER_THREADS = 2
@@ -65,6 +65,7 @@ class AgentService:
         ledger: Ledger,
         worker: EngineWorker,
         calls_in_thinking: CallsInThinking = CallsInThinking.TAKE_LAST,
+        namespace_from: str = "default",
     ) -> None:
         self.card = card
         self.state = Machine(SERVER)
@@ -74,6 +75,7 @@ class AgentService:
         self._ledger = ledger
         self._worker = worker
         self._calls_in_thinking = calls_in_thinking
+        self._namespace_from = namespace_from
         self._render_limiter = trio.CapacityLimiter(RENDER_THREADS)
 
     async def open(self, request: AgentRequest, *, client: str) -> WorkItem:
@@ -140,8 +142,14 @@ class AgentService:
             "max_model_len": self.card.max_model_len,
             "queued": self._worker.depth(),
             "running": None if running is None else _running(running),
+            "capsules": dict(self._ledger.capsules),
             "totals": self._ledger.report(),
         }
+
+    @property
+    def capsule_budget_bytes(self) -> int:
+        """What saved states may hold."""
+        return int(str(self._ledger.capsules.get("budget_bytes", 0)))
 
     def ready(self) -> tuple[int, dict[str, object]]:
         """200 ready, 503 out (loading, draining, faulted)."""
@@ -186,8 +194,10 @@ class AgentService:
             sampling=sampling,
             answer=self._answer(request, prompt, max_tokens),
             cancel=cancel,
-            namespace=namespace(request, client),
+            namespace=namespace(request, client, self._namespace_from),
             constraint=constraint,
+            session_hint=request.hints.session,
+            pin_prefix=request.pin_prefix,
         )
         record = RequestRecord(
             request_id=uuid.uuid4().hex,
@@ -207,6 +217,7 @@ class AgentService:
             stop_strings=request.stop,
             max_tokens=max(max_tokens, 1),
             reads_structure=request.is_chat,
+            strips_content=self._voice.renderer.strips_content,
             opens_thinking=prompt.opens_thinking,
             tools=request.tools if _reads_calls(request) else (),
             new_call_id=lambda: f"call_{uuid.uuid4().hex[:24]}",
@@ -250,13 +261,21 @@ def _running(item: WorkItem) -> dict[str, object]:
     }
 
 
-def namespace(request: AgentRequest, client: str) -> str:
-    """Whose prefixes may be reused: prompt_cache_key > cache_salt > the API key's own salt.
+NAMESPACE_SOURCES = {
+    "default": ("prompt_cache_key", "cache_salt"),
+    "cache_salt": ("cache_salt",),
+    "api_key": (),
+}
+"""What names a namespace, the first that is given; the API key's own salt does, if nothing is."""
+
+
+def namespace(request: AgentRequest, client: str, sources: str = "default") -> str:
+    """Whose prefixes may be reused, by one of `NAMESPACE_SOURCES`.
 
     Each source has its own prefix, so that no value of one can name another's namespace.
     """
-    if request.hints.prompt_cache_key is not None:
-        return f"prompt_cache_key:{request.hints.prompt_cache_key}"
-    if request.hints.cache_salt is not None:
-        return f"cache_salt:{request.hints.cache_salt}"
+    for source in NAMESPACE_SOURCES[sources]:
+        value = getattr(request.hints, source)
+        if value is not None:
+            return f"{source}:{value}"
     return f"client:{hashlib.blake2b(client.encode(), digest_size=16).hexdigest()}"

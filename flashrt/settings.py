@@ -6,7 +6,6 @@ Where a setting is given twice, the first of these counts: flag, FLASHRT_* varia
 import difflib
 import ipaddress
 import os
-import sys
 import tomllib
 import types
 import typing
@@ -85,6 +84,19 @@ class Settings:
         "tokens of a prompt processed between two chances to cancel; a multiple of 64",
         least=CHUNK_GRID,
         step=CHUNK_GRID,
+    )
+    capsule_budget_mb: int = setting(
+        -1,
+        "memory for saved states (capsules) in MiB, so that a conversation is not read again; 0 "
+        "keeps none; auto is a quarter of the free memory, or what a GPU has left",
+        least=0,
+        auto=-1,
+    )
+    namespace_from: str = setting(
+        "default",
+        "who may reuse whose prefixes: default is prompt_cache_key, else cache_salt, else the API "
+        "key; with the others a prompt_cache_key is only a hint",
+        choices=("default", "cache_salt", "api_key"),
     )
     # At 90 % acceptance and 7 % of a step for each id, 12 ids a step would gain 2 % over 8.
     draft_tokens_max: int = setting(
@@ -347,54 +359,3 @@ def _is_loopback(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return host.lower() == "localhost"
-
-
-# -- the page --------------------------------------------------------------------------------------
-
-
-def default_text(field: Field) -> str:
-    """The default as a reader would write it; empty if there is none."""
-    default = field.default
-    if "auto" in field.metadata and default == field.metadata["auto"]:
-        return "auto"
-    if default is None or default == ():
-        return ""
-    return str(default).lower() if kind(field) is bool else str(default)
-
-
-def page() -> str:
-    """docs/settings.md."""
-    rows = [
-        "| flag | variable | in the file | default | what it does |",
-        "| --- | --- | --- | --- | --- |",
-    ]
-    for field in fields():
-        text = field.metadata["help"]
-        choices = field.metadata.get("choices")
-        text += f": {', '.join(choices)}" if choices else ""
-        text += " (may be repeated)" if kind(field) is tuple else ""
-        key = "" if field.name == "config" else f"`{field.name}`"
-        default = f"`{default_text(field)}`" if default_text(field) else ""
-        rows.append(f"| `{flag_name(field)}` | `{env_name(field)}` | {key} | {default} | {text} |")
-    return _PAGE.format(table="\n".join(rows), key=API_KEY)
-
-
-_PAGE = """# Settings
-
-<!-- Generated: python -m flashrt.settings > docs/settings.md -->
-
-Every setting of `flashrt serve` is a flag, an environment variable, and a key of the TOML file that
-`--config` names. Where one is given twice, the flag counts before the variable, and the variable
-before the file. Lists are repeated flags, members between commas in a variable, and arrays in the
-file. An unknown key or variable, a wrong type, or two settings that contradict each other end the
-start with a message that names them.
-
-`{key}` is an API key that is let in, beside those of `--api-key-file`. It has no flag, since
-flags can be read by every user of the machine, and no key in the file.
-
-{table}
-"""
-
-
-if __name__ == "__main__":
-    sys.stdout.write(page())

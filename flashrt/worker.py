@@ -8,6 +8,7 @@ is under way; if the loop falls behind, the thread waits for it, so no queue bui
 import contextlib
 import logging
 import time
+from collections.abc import Mapping
 
 import attrs
 import trio
@@ -16,28 +17,35 @@ from flashrt.errors import EngineFailed, FlashRTError, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.items import Failed, Finished, Output, WorkItem
 from flashrt.metrics import Ledger
-from flashrt.policy.steps import Performer
-from flashrt.policy.turn_loop import (
+from flashrt.policy.steps import Advance, Performer, Prefill, Restore, Step, StepResult
+from flashrt.policy.turn import (
     Answered,
     Ended,
+    Pinned,
     Planned,
     Prefilled,
     Progressed,
+    Saved,
     TurnEvent,
-    TurnLoop,
 )
+from flashrt.policy.turn_loop import TurnLoop
 
 log = logging.getLogger("flashrt")
 
 
 @attrs.frozen
 class _Batch:
-    """The events of one engine step, on their way to the loop. `at`: seconds, when it ended."""
+    """The events of one engine step, on their way to the loop. `at`: seconds, when it ended.
+
+    `restore_ms`: what bringing capsules back took; `capsules`: what the store holds now.
+    """
 
     item: WorkItem
     events: tuple[TurnEvent, ...]
     at: float
     graph_captures: int
+    restore_ms: float | None
+    capsules: Mapping[str, object]
 
 
 class EngineWorker:
@@ -59,6 +67,7 @@ class EngineWorker:
         self._running: WorkItem | None = None
         self._in_flight = False
         self._fault: BaseException | None = None
+        self._restore_ms: float | None = None
 
     # -- on the trio loop ----------------------------------------
 
@@ -141,6 +150,8 @@ class EngineWorker:
         """Move the item's machines by one step's events. Runs on the loop and must not raise."""
         self._in_flight = False
         batch.item.record.graph_capture_count += batch.graph_captures
+        batch.item.record.restore_ms = batch.restore_ms
+        self._ledger.capsules = batch.capsules
         try:
             for event in batch.events:
                 self._apply(batch.item, event, batch.at)
@@ -159,11 +170,21 @@ class EngineWorker:
                 record.prefix_action = plan.action.value
                 record.cached_tokens = plan.cached_tokens
                 record.prompt_ids = plan.ids
+                record.replayed_tokens = plan.used.replayed_tokens
+                record.miss = plan.miss
             case Progressed():
                 pass
-            case Prefilled():
+            case Prefilled(lineage):
                 item.life.fire(LifeEvent.PREFILLED)
                 record.prefilled_at = at
+                record.lineage = tuple((s.stop, s.decoded, s.beyond) for s in lineage)
+            case Pinned(report):
+                record.pin = report
+            case Saved(error):
+                record.saved_capsules += not error
+                record.capsule_faults += bool(error)
+                if error:
+                    log.warning("request %s: no capsule: %s", record.request_id, error)
             case Answered(deltas, tokens, drafted, accepted, drafter, logprobs):
                 record.first_token_at = record.first_token_at or at
                 record.completion_tokens += len(tokens)
@@ -210,15 +231,32 @@ class EngineWorker:
 
     def _serve(self, item: WorkItem) -> None:
         engine = self._performer.engine
-        seen = engine.graph_capture_count
-        with contextlib.closing(self._turns.run(item.turn, self._performer.perform)) as batches:
+        seen, self._restore_ms = engine.graph_capture_count, None
+        with contextlib.closing(self._turns.run(item.turn, self._perform)) as batches:
             for events in batches:
                 if self._fault is not None:
                     raise self._fault
                 if events:
                     captures, seen = engine.graph_capture_count - seen, engine.graph_capture_count
-                    self._post(_Batch(item, events, time.perf_counter(), captures))
+                    held = self._turns.policy.store.report()
+                    self._post(
+                        _Batch(item, events, time.perf_counter(), captures, self._restore_ms, held)
+                    )
                 trio.from_thread.check_cancelled()
+
+    def _perform(self, step: Step) -> StepResult:
+        """One step; what it took is what the policy's next estimates are made of."""
+        position, started = self._performer.engine.position, time.perf_counter()
+        result = self._performer.perform(step)
+        ms = (time.perf_counter() - started) * 1000
+        costs = self._turns.policy.costs
+        match step:
+            case Restore(capsule):
+                costs.restored(capsule.capsule_bytes, ms)
+                self._restore_ms = round((self._restore_ms or 0) + ms, 3)
+            case Prefill() | Advance() if isinstance(result, int):
+                costs.prefilled(result - position, ms)
+        return result
 
     def _post(self, batch: _Batch) -> None:
         if self._in_flight:

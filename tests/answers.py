@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from flashrt.chat.deltas import Ending, Fed, FinishReason
+from flashrt.chat.visible import Visible
 
 
 class IdAnswer:
@@ -35,6 +36,11 @@ class IdAnswer:
     def window_end(self) -> Fed:
         """No more room."""
         return Fed((), self._end(FinishReason.LENGTH, len(self.ids)))
+
+    @property
+    def visible(self) -> Visible:
+        """The ids, written out."""
+        return Visible(content=" ".join(map(str, self.ids)))
 
     def _ending(self, token: int) -> Ending | None:
         count = len(self.ids)

@@ -6,7 +6,7 @@ import sys
 import pytest
 
 import flashrt
-from flashrt import settings
+from flashrt import settings, settings_page
 from flashrt.cli import main, parser
 
 
@@ -20,7 +20,7 @@ def test_every_setting_is_in_the_help_with_its_variable_and_default(capsys):
     for field in settings.fields():
         assert settings.flag_name(field) in shown
         assert settings.env_name(field) in shown
-        default = settings.default_text(field)
+        default = settings_page.default_text(field)
         assert not default or f"{settings.env_name(field)}; default {default}" in shown
 
 

@@ -214,8 +214,3 @@ def test_http_options_have_every_setting_of_http():
         ("b",),
         "w",
     )
-
-
-def test_the_page_is_up_to_date():
-    """docs/settings.md is what `python -m flashrt.settings` prints."""
-    assert PAGE.read_text() == settings.page()

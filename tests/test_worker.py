@@ -16,7 +16,8 @@ from flashrt.items import CancelToken, Failed, Finished, Output, WorkItem
 from flashrt.metrics import Ledger, RequestRecord
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
-from flashrt.policy.turn_loop import Turn, TurnLoop
+from flashrt.policy.turn import Turn
+from flashrt.policy.turn_loop import TurnLoop
 from flashrt.worker import EngineWorker
 from tests.answers import IdAnswer
 from tests.gate import GatedPerformer
@@ -29,7 +30,7 @@ class Desk:
 
     def __init__(self, *, max_queue_depth=8, break_at=None, **engine):
         self.gate = GatedPerformer(FakeEngine(**engine), break_at)
-        self.turns = TurnLoop(AutoPrefixPolicy(), CutRule(64))
+        self.turns = TurnLoop(AutoPrefixPolicy(max_seq=256), CutRule(64))
         self.ledger = Ledger()
         self.worker = EngineWorker(
             self.gate, self.turns, max_queue_depth=max_queue_depth, ledger=self.ledger
@@ -218,7 +219,7 @@ class BuggyTurns(TurnLoop):
 async def test_a_dead_engine_thread_fails_all_items_and_refuses_new_ones():
     """Not a hang: those who wait are told at once, and /health can see it."""
     desk = Desk()
-    desk.worker._turns = BuggyTurns(AutoPrefixPolicy(), CutRule(64))
+    desk.worker._turns = BuggyTurns(AutoPrefixPolicy(max_seq=256), CutRule(64))
     items = [desk.submit(), desk.submit()]
     with trio.fail_after(20), pytest.raises(ZeroDivisionError):
         await desk.worker.run()

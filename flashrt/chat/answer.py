@@ -3,6 +3,8 @@
 from bisect import bisect_right
 from collections.abc import Callable, Sequence
 
+import attrs
+
 from flashrt.chat.deltas import (
     Delta,
     Ending,
@@ -13,11 +15,13 @@ from flashrt.chat.deltas import (
     ToolCallArguments,
 )
 from flashrt.chat.drafts import CallsInThinking
+from flashrt.chat.heard import Heard
 from flashrt.chat.reader import Reader
 from flashrt.chat.reads import PlainReader, Reads, Said
 from flashrt.chat.request import Json
 from flashrt.chat.stops import StopStrings
 from flashrt.chat.tokenizer import IdsToText, Tokenizer
+from flashrt.chat.visible import Visible
 
 
 class Answer:
@@ -39,8 +43,13 @@ class Answer:
         calls_in_thinking: CallsInThinking = CallsInThinking.TAKE_LAST,
         tools: Sequence[Json] = (),
         new_call_id: Callable[[], str],
+        strips_content: bool = True,
     ) -> None:
-        """`reads_structure` False: all text is text, and control tokens are not shown."""
+        """`reads_structure` False: all text is text, and control tokens are not shown.
+
+        `strips_content`: the template leaves out blanks around this text when it comes back.
+        """
+        self._tokenizer = tokenizer
         self._stop_ids = stop_ids
         self._stop_strings = frozenset(stop_strings)
         self._max_tokens = max_tokens
@@ -56,6 +65,9 @@ class Answer:
                 calls_in_thinking=calls_in_thinking,
             )
         self._ends: list[int] = []  # for each token, the position at which its text ends
+        self._whole: list[bool] = []  # for each token, whether it ends with a whole character
+        self._texts: list[str] = []  # the answer's text by positions, where it may be cut
+        self._heard = Heard(strips=strips_content)
         self._reasoning_tokens = 0
         self._deltas: list[Delta] = []
         self._ending: Ending | None = None
@@ -74,9 +86,15 @@ class Answer:
             self._ending = self._finish(FinishReason.LENGTH)
         return self._fed()
 
+    @property
+    def visible(self) -> Visible:
+        """What was said so far, as the client has it."""
+        return self._heard.visible
+
     def _walk(self, token: int) -> Ending | None:
         if token in self._stop_ids:
             self._ends.append(self._reader.position)
+            self._whole.append(True)
             return self._finish(FinishReason.STOP)
         cut = self._read(token)
         if cut is not None:
@@ -89,6 +107,8 @@ class Answer:
         """Read one token; the position of a cut if it completes a stop string."""
         was_thinking = self._reader.is_thinking
         decoded = self._ids_to_text.feed(token)
+        if self._stop_strings:
+            self._texts += (decoded.text, decoded.control or "")
         cut = self._say(self._reader.text(decoded.text))
         if decoded.control is not None and cut is None:
             if decoded.control in self._stop_strings and self._reader.is_text:
@@ -100,6 +120,7 @@ class Answer:
         if was_thinking and self._reader.is_thinking:
             self._reasoning_tokens += 1
         self._ends.append(self._reader.position + self._ids_to_text.holds_part)
+        self._whole.append(not self._ids_to_text.holds_part)
         return cut
 
     def _say(self, said: Sequence[Said]) -> int | None:
@@ -128,7 +149,9 @@ class Answer:
         """
         said: list[Said] = []
         if reason is not FinishReason.LENGTH:
-            said = self._reader.text(self._ids_to_text.flush())
+            rest = self._ids_to_text.flush()
+            self._texts.append(rest)
+            said = self._reader.text(rest)
         said += self._reader.finish(cut_off=reason is FinishReason.LENGTH)
         cut = self._say(said)
         if cut is not None:
@@ -139,8 +162,19 @@ class Answer:
         return self._end(reason, len(self._ends))
 
     def _stopped(self, cut: int) -> Ending:
-        """A stop string begins at `cut`: only tokens that end in front of it may stay."""
-        return self._end(FinishReason.STOP, max(1, bisect_right(self._ends, cut)))
+        """A stop string begins at `cut`: only tokens that end in front of it may stay.
+
+        None of them may end inside a character whose rest is in a token that goes.
+        """
+        shown = bisect_right(self._ends, cut)
+        while shown and not self._whole[shown - 1]:
+            shown -= 1
+        start = self._ends[shown - 1] if shown else 0
+        text = "".join(self._texts)[start:cut]
+        tail = self._tokenizer.encode_exactly(text) if text else ()
+        return attrs.evolve(
+            self._end(FinishReason.STOP, max(1, shown)), tail=tail, shown_tokens=shown
+        )
 
     def _end(self, reason: FinishReason, kept: int) -> Ending:
         return Ending(reason, len(self._ends), kept, self._reasoning_tokens)
@@ -149,6 +183,7 @@ class Answer:
 
     def _add(self, delta: Delta) -> None:
         """Append a delta, or let the one before it grow."""
+        self._heard.take(delta)
         before = self._deltas[-1] if self._deltas else None
         match before, delta:
             case _, TextDelta(""):

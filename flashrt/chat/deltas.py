@@ -64,12 +64,16 @@ class Ending:
     `sampled_tokens` were produced up to the end, a stop id included. `kept_tokens` of them may stay
     in the journal: all, unless a stop string cut the visible text shorter (then at least 1, which
     is pending and not processed). `reasoning_tokens` were inside the think block.
+    `tail`: ids of visible text that no kept id covers, where a stop string cut inside a token. The
+    first `shown_tokens` ids (None: all that are kept) and `tail` read as the client saw it.
     """
 
     reason: FinishReason
     sampled_tokens: int
     kept_tokens: int
     reasoning_tokens: int = 0
+    tail: tuple[int, ...] = ()
+    shown_tokens: int | None = None
 
 
 @attrs.frozen

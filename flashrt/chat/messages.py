@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
+from flashrt.chat.billing import without_billing
 from flashrt.chat.request import Json
 from flashrt.errors import BadRequest
 
@@ -38,7 +39,8 @@ def normalized(messages: Sequence[Json], *, late_system: bool = True) -> list[Js
     Leading system messages become one. A later one stays where it is; without `late_system` (the
     template refuses it there) it becomes a user message in its place, so the prompt before it
     stays the same. Results stand in the order of the calls that they answer, where that is clear:
-    some clients send them as they finish. Unknown fields are dropped. Normalising twice changes
+    some clients send them as they finish. Unknown fields are dropped, and so is a billing line in
+    the first system text. Normalising twice changes
     nothing.
 
     Raises BadRequest that names the message.
@@ -46,6 +48,8 @@ def normalized(messages: Sequence[Json], *, late_system: bool = True) -> list[Js
     if not messages:
         raise BadRequest("`messages` is empty; it needs at least one message.", param="messages")
     plain = [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
+    if plain[0]["role"] == "system":
+        plain[0]["content"] = without_billing(plain[0]["content"])
     leading = next((i for i, m in enumerate(plain) if m["role"] != "system"), len(plain))
     if leading > 1:
         joined = "\n\n".join(m["content"] for m in plain[:leading])

@@ -5,12 +5,20 @@ from collections.abc import Sequence
 from flashrt.chat.continuing import open_field, render_open, without_empty_end
 from flashrt.chat.marked import Marked, Piece, opens_thinking, render_marked
 from flashrt.chat.messages import normalized
+from flashrt.chat.outliner import (
+    HISTORY,
+    HISTORY_TOOLS,
+    Outliner,
+    Talk,
+    until_generation,
+)
 from flashrt.chat.probes import find_turn_marks, require_whole_control, takes_late_system
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest, Json
 from flashrt.chat.segments import SegmentCache
 from flashrt.chat.template import Template
 from flashrt.chat.tokenizer import Tokenizer
+from flashrt.chat.turns import find_answer_turn, strips_content, strips_system
 from flashrt.errors import BadRequest
 
 CACHED_TOKENS_MAX = 500_000
@@ -20,7 +28,8 @@ CACHED_TOKENS_MAX = 500_000
 class Renderer:
     """Renders requests to prompts. Called from several helper threads at a time.
 
-    `turn_marks` are the ids that bound a system turn, for the prefill cuts.
+    `turn_marks` are the ids that bound a system turn, for the prefill cuts. `strips_content`: the
+    template leaves out blanks around an assistant's text.
     """
 
     def __init__(
@@ -37,6 +46,8 @@ class Renderer:
         require_whole_control(self._show, tokenizer.control)
         self._late_system = takes_late_system(self._show)
         self.turn_marks = find_turn_marks(self._show, self._cache.segments)
+        self.strips_content = strips_content(self._show)
+        self._outliner = self._find_outliner()
 
     def render(self, request: AgentRequest) -> Prompt:
         """The canonical ids of a request. Raises BadRequest."""
@@ -44,31 +55,67 @@ class Renderer:
             return Prompt.from_ids(self._checked(request.ids))
         if request.text is not None:
             return Prompt.from_ids(_not_empty(self._tokenizer.encode(request.text)))
-        return self.to_prompt(self.to_text(request))
+        talk = self._talk(request)
+        return self.to_prompt(self._marked(talk), talk)
 
     def to_text(self, request: AgentRequest) -> Marked:
         """The first half of `render` for messages: through the template."""
-        messages = normalized(request.messages or (), late_system=self._late_system)
+        return self._marked(self._talk(request))
+
+    def to_prompt(self, marked: Marked, talk: Talk | None = None) -> Prompt:
+        """The second half: to segments and ids, and with `talk` to an outline."""
+        pieces = marked.pieces()
+        segments = self._cache.segments(pieces)
+        outline = None
+        if talk is not None and self._outliner is not None:
+            outline = self._outliner.outline(segments, talk)
+        return Prompt.from_segments(
+            segments,
+            opens_thinking=opens_thinking(pieces, self._tokenizer.control),
+            outline=outline,
+        )
+
+    def _talk(self, request: AgentRequest) -> Talk:
+        sent = request.messages or ()
+        messages = normalized(sent, late_system=self._late_system)
+        joined = len(sent) - len(messages)
         field = None
         if request.continues_last:
             messages = without_empty_end(messages)
             field = open_field(messages)
+        return Talk(messages, request.tools, request.template_args, joined, len(sent), field)
+
+    def _marked(self, talk: Talk) -> Marked:
         values = {
-            **request.template_args,
-            "messages": messages,
-            "tools": list(request.tools) or None,
+            **talk.args,
+            "messages": talk.messages,
+            "tools": list(talk.tools) or None,
             "add_generation_prompt": True,
         }
-        if field is not None:
-            return render_open(self._template, values, field)
+        if talk.open_field is not None:
+            return render_open(self._template, values, talk.open_field)
         return render_marked(self._template, values)
 
-    def to_prompt(self, marked: Marked) -> Prompt:
-        """The second half: to segments and ids."""
-        pieces = marked.pieces()
-        return Prompt.from_segments(
-            self._cache.segments(pieces),
-            opens_thinking=opens_thinking(pieces, self._tokenizer.control),
+    def _find_outliner(self) -> Outliner | None:
+        turn = find_answer_turn(self._show)
+        if turn is None:
+            return None
+
+        def history(args: Json) -> str | None:
+            request = AgentRequest("", HISTORY, tools=HISTORY_TOOLS, template_args=args)
+            try:
+                pieces = self.to_text(request).pieces()
+            except BadRequest:
+                return None
+            return until_generation(self._cache.segments(pieces), turn)
+
+        return Outliner(
+            turn,
+            self.turn_marks,
+            strips_content=self.strips_content,
+            strips_system=strips_system(self._show),
+            history=history,
+            tells_time="strftime_now" in self._template.source,
         )
 
     def _show(self, messages: Sequence[Json], tools: Sequence[Json]) -> list[Piece]:

@@ -47,6 +47,8 @@ class AgentRequest:
     `thinking_tokens`: ids that a think block may have; None is no limit.
     `shape`: what the answer must look like; None is free. `reads_calls`: whether a call in the
     answer is one, or just text; the tools are shown to the model either way.
+    `pin_prefix`: keep the state at the last cut at or below so many tokens (True: the system
+    turn's), or let go of what this prompt has pinned (False, 0).
     """
 
     model: str
@@ -64,6 +66,7 @@ class AgentRequest:
     shape: AnswerShape | None = None
     reads_calls: bool = True
     return_token_ids: bool = False
+    pin_prefix: int | bool | None = None
     hints: CacheHints = CacheHints()
 
     @property

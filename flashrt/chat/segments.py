@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from flashrt.chat.marked import Piece
-from flashrt.chat.prompt import Segment
+from flashrt.chat.prompt import CONTROL, Segment
 from flashrt.chat.tokenizer import Tokenizer
 
 
@@ -24,7 +24,7 @@ class SegmentCache:
         self._known: OrderedDict[str, Segment] = OrderedDict()
         self._lock = threading.Lock()
         self._control = {
-            literal: Segment(key=f"control:{literal}", ids=(token_id,))
+            literal: Segment(key=f"{CONTROL}{literal}", ids=(token_id,), text=literal)
             for literal, token_id in tokenizer.control.items()
         }
 
@@ -55,7 +55,7 @@ class SegmentCache:
 
     def _make(self, text: str) -> Segment:
         digest = hashlib.blake2b(text.encode(errors="surrogatepass"), digest_size=16).hexdigest()
-        return Segment(key=f"text:{digest}", ids=self._tokenizer.encode_text(text))
+        return Segment(key=f"text:{digest}", ids=self._tokenizer.encode_text(text), text=text)
 
     def _keep(self, text: str, segment: Segment) -> None:
         if text in self._known or len(segment.ids) > self._tokens_max:

@@ -57,6 +57,14 @@ class Tokenizer:
         """Ids of plain text; never a control id, whatever the text spells."""
         return _ids(self._text_only, text)
 
+    def encode_exactly(self, text: str) -> tuple[int, ...]:
+        """Ids of plain text that read as it to the letter, also where `encode_text` normalises."""
+        ids = self.encode_text(text)
+        if self.decode(ids) == text:
+            return ids
+        found = (self._text_only.token_to_id(LETTER_OF_BYTE[byte]) for byte in text.encode())
+        return tuple(token_id for token_id in found if token_id is not None)
+
     def encode(self, text: str) -> tuple[int, ...]:
         """Ids of text in which control tokens are meant as such."""
         return _ids(self._with_control, text)
@@ -156,6 +164,7 @@ def _byte_letters() -> dict[str, int]:
 
 
 BYTE_OF_LETTER = _byte_letters()
+LETTER_OF_BYTE = {byte: letter for letter, byte in BYTE_OF_LETTER.items()}
 
 
 def _ids(tokenizer: tokenizers.Tokenizer, text: str) -> tuple[int, ...]:

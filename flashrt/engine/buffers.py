@@ -100,3 +100,28 @@ class Buffers:
         """Make the state before position 0: no memory, and zero rows before the first."""
         self.anchors[:, 0] = 0
         self.raw[:, -CHUNK:] = 0
+
+    def state_bytes(self, position: int, kernel: int) -> int:
+        """Bytes of a capsule at `position` that do not grow with the tokens.
+
+        One anchor, `kernel` - 1 raw rows, one hidden row, and position % 64 rows of the window.
+        """
+        window = sum(
+            b[:, 0, : position % CHUNK].nbytes for b in (self.keys, self.values, self.decays)
+        )
+        return (
+            self.anchors[:, 0].nbytes
+            + self.raw[:, 1:kernel].nbytes
+            + self.hidden[0].nbytes
+            + window
+        )
+
+    def row_bytes(self, start: int, stop: int) -> int:
+        """Bytes of a block of the rows [start, stop).
+
+        2 * Lf * Hkv * d values a row; 2 * Hkv * d more for each MTP slot, one less at row 0.
+        """
+        rows = max(0, stop - start) * self.kv[:, :, :, 0].nbytes
+        if self.mtp_kv is None:
+            return rows
+        return rows + max(0, stop - max(1, start)) * self.mtp_kv[:, :, 0].nbytes

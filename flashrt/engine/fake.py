@@ -22,6 +22,7 @@ from flashrt.engine.protocol import (
     SamplingParams,
     TokenLogprobs,
 )
+from flashrt.engine.rowblocks import LiveRows
 
 T = TypeVar("T")
 
@@ -53,6 +54,7 @@ class FakeEngine:
         self._processed: list[int] = []
         self._pending: int | None = None
         self._floor = 0
+        self._rows = LiveRows()
 
     @property
     def info(self) -> EngineInfo:
@@ -74,6 +76,7 @@ class FakeEngine:
         """Forget everything."""
         self._changed()
         self._processed, self._pending, self._floor = [], None, 0
+        self._rows.clear()
 
     def prefill(self, tokens: Sequence[int], cuts: Sequence[int] = ()) -> Iterator[int]:
         """Extend by `tokens`, piece by piece."""
@@ -101,35 +104,55 @@ class FakeEngine:
         journal = self.journal
         crossed = (left - 1) // ROLLBACK_MAX < self.position // ROLLBACK_MAX
         self._processed, self._pending = list(journal[: left - 1]), journal[left - 1]
+        self._rows.cut(left - 1)
         if crossed:
             self._floor = max(self._floor, self.position // ROLLBACK_MAX * ROLLBACK_MAX)
 
     def snapshot(self, length: int | None = None) -> Capsule:
-        """The state here, or as it stood at `length` processed ids."""
-        if self.position == 0:
-            raise EngineMisuse("snapshot of an empty state")
-        if length is None:
-            tokens, position = tuple(self.journal), self.position
-        else:
-            reach = max(self._floor, self.position - ROLLBACK_MAX, 1)
-            if not reach <= length <= self.position:
-                raise EngineMisuse(
-                    f"snapshot at {length}; {reach} to {self.position} can be reached"
-                )
-            tokens, position = tuple(self._processed[:length]), length
-        buffers = {"processed": np.array(tokens[:position], dtype=np.int64)}
-        return Capsule(tokens, position, self._info.identity, buffers, buffers["processed"].nbytes)
+        """The state here, or as it stood at `length` processed ids; rows are shared."""
+        at = self._reachable(length)
+        state = {"position": np.array([at], dtype=np.int64)}
+        return Capsule(
+            position=at,
+            pending=self._pending if length is None else None,
+            identity=self._info.identity,
+            state=state,
+            state_bytes=state["position"].nbytes,
+            rows=self._rows.covering(at, self._processed, self._saved),
+        )
+
+    def snapshot_bytes(self, length: int | None = None) -> int:
+        """Eight bytes a row that is not shared, and eight for the state."""
+        at = self._reachable(length)
+        return 8 * (1 + max(0, at - self._rows.missing(at)))
 
     def restore(self, capsule: Capsule) -> None:
-        """Become the state of `capsule`."""
+        """Become the state of `capsule`: ids from the buffers, or live where they are equal."""
         if capsule.identity != self._info.identity:
             raise EngineMisuse(f"a capsule of {capsule.identity!r} for {self._info.identity!r}")
         self._changed()
-        self._processed = [int(id_) for id_ in capsule.buffers["processed"]]
-        self._pending = next(iter(capsule.tokens[capsule.position :]), None)
+        position = int(capsule.state["position"][0])
+        kept = self._rows.kept(capsule.rows, position)
+        del self._processed[capsule.rows[kept].start if kept < len(capsule.rows) else position :]
+        for block in capsule.rows[kept:]:
+            self._processed += map(int, block.buffers["processed"][: position - block.start])
+        self._rows.hold(capsule.rows, position)
+        self._pending = capsule.pending
         self._floor = self.position
 
     # -- inside ----------------------------------------
+
+    def _reachable(self, length: int | None) -> int:
+        if self.position == 0:
+            raise EngineMisuse("snapshot of an empty state")
+        at = self.position if length is None else length
+        reach = max(self._floor, self.position - ROLLBACK_MAX, 1)
+        if not reach <= at <= self.position:
+            raise EngineMisuse(f"snapshot at {at}; {reach} to {self.position} can be reached")
+        return at
+
+    def _saved(self, start: int, stop: int) -> dict[str, np.ndarray]:
+        return {"processed": np.array(self._processed[start:stop], dtype=np.int64)}
 
     def _changed(self) -> None:
         self._epoch += 1

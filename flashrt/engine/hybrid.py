@@ -169,19 +169,23 @@ class HybridEngine:
         self._live.truncate(left - 1)
 
     def snapshot(self, length: int | None = None) -> Capsule:
-        """A copy of the state here, or as it stood at `length` processed ids."""
-        at = self.position if length is None else length
-        oldest = max(self._live.floor, self.position - ROLLBACK_MAX, 1)
-        if not oldest <= at <= self.position:
-            raise EngineMisuse(f"snapshot at {at}; {oldest} to {self.position} can be reached")
-        buffers = self._live.saved(at)
+        """A copy of the state here, or as it stood at `length` processed ids; rows are shared."""
+        at = self._reachable(length)
+        state = self._live.saved_state(at)
+        pending = self._journal[at:] if length is None else []
         return Capsule(
-            tokens=tuple(self._journal if length is None else self._journal[:at]),
             position=at,
+            pending=next(iter(pending), None),
             identity=self._info.identity,
-            buffers=MappingProxyType(buffers),
-            capsule_bytes=sum(buffer.nbytes for buffer in buffers.values()),
+            state=MappingProxyType(state),
+            state_bytes=sum(buffer.nbytes for buffer in state.values()),
+            rows=self._live.rows.covering(at, self._journal, self._live.saved_rows),
         )
+
+    def snapshot_bytes(self, length: int | None = None) -> int:
+        """By shapes, see `Buffers.state_bytes` and `Buffers.row_bytes`; nothing is copied."""
+        at = self._reachable(length)
+        return self._live.new_bytes(at)
 
     def restore(self, capsule: Capsule) -> None:
         """Become the state of `capsule`."""
@@ -189,19 +193,26 @@ class HybridEngine:
             raise EngineMisuse(
                 f"a capsule of engine {capsule.identity!r}; this is {self._info.identity!r}"
             )
-        if len(capsule.tokens) > self._info.max_seq:
-            raise EngineMisuse(
-                f"a capsule of {len(capsule.tokens)} ids; max_seq is {self._info.max_seq}"
-            )
+        tokens = capsule.tokens
+        if len(tokens) > self._info.max_seq:
+            raise EngineMisuse(f"a capsule of {len(tokens)} ids; max_seq is {self._info.max_seq}")
         self._epoch += 1
         try:
-            self._live.load(capsule.position, capsule.buffers)
+            self._live.become(capsule)
         except Exception as error:
             self._forget()
             raise EngineFailed(f"the capsule's buffers do not fit: {error}") from error
-        self._journal = list(capsule.tokens)
+        self._journal = list(tokens)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _reachable(self, length: int | None) -> int:
+        """The position of a snapshot at `length`. Raises EngineMisuse if it is out of reach."""
+        at = self.position if length is None else length
+        oldest = max(self._live.floor, self.position - ROLLBACK_MAX, 1)
+        if not oldest <= at <= self.position:
+            raise EngineMisuse(f"snapshot at {at}; {oldest} to {self.position} can be reached")
+        return at
 
     def _forget(self) -> None:
         self._journal = []

@@ -22,6 +22,8 @@ from flashrt.engine.linear import ROWS_MAX
 from flashrt.engine.model import Model
 from flashrt.engine.mtp import Choose, MtpState
 from flashrt.engine.passes import ring_index
+from flashrt.engine.protocol import Capsule
+from flashrt.engine.rowblocks import LiveRows
 from flashrt.engine.weights import ModelWeights
 from flashrt.errors import CannotServe
 
@@ -36,6 +38,8 @@ class LiveState:
     position: int = 0
     anchor: int = 0
     floor: int = 0
+    rows: LiveRows = attrs.field(factory=LiveRows)
+    """Blocks of capsules that the rows are equal to."""
 
     @classmethod
     def allocate(cls, config: ModelConfig, weights: ModelWeights, max_seq: int) -> "LiveState":
@@ -59,6 +63,7 @@ class LiveState:
         """Nothing processed."""
         self.buffers.clear_start()
         self.position = self.anchor = self.floor = 0
+        self.rows.clear()
         if self.mtp:
             self.mtp.filled = 0
 
@@ -147,17 +152,22 @@ class LiveState:
         Those that stay must be as many as one. No anchor has been stored for them.
         """
         self.position = position
+        self.rows.cut(position)
         if self.mtp:
             self.mtp.filled = min(self.mtp.filled, max(0, position - 1))
 
     # -- capsules ----------------------------------------------------------------------------------
 
-    @torch.inference_mode()
     def saved(self, position: int) -> dict[str, Tensor]:
         """Copies of all that the state at `position` needs; floor <= position <= self.position.
 
         The bytes depend on the rows processed up to there only.
         """
+        return {**self.saved_state(position), **self.saved_rows(0, position)}
+
+    @torch.inference_mode()
+    def saved_state(self, position: int) -> dict[str, Tensor]:
+        """Copies of what does not grow with the tokens."""
         b = self.buffers
         chunk, rows = divmod(position, CHUNK)
         slot = chunk % RING_CHUNKS
@@ -167,14 +177,42 @@ class LiveState:
             "values": b.values[:, slot, :rows].clone(),  # [Ll, rows, Hv, dv]
             "decays": b.decays[:, slot, :rows].clone(),  # [Ll, rows, Hv]
             "raw": b.raw[:, self._before(position)],  # [Ll, kernel-1, C]
-            "kv": b.kv[:, :, :, :position].clone(),  # [Lf, 2, Hkv, position, d]
             "hidden": b.hidden[(position - 1) % RING].clone(),  # [h]
-            **self._saved_mtp(position),
         }
 
     @torch.inference_mode()
+    def saved_rows(self, start: int, stop: int) -> dict[str, Tensor]:
+        """Copies of the rows [start, stop), and of the MTP slots that their ids completed."""
+        b = self.buffers
+        rows = {"kv": b.kv[:, :, :, start:stop].clone()}  # [Lf, 2, Hkv, stop - start, d]
+        if self.mtp and b.mtp_kv is not None:
+            self.mtp.settle(self.position)
+            rows["mtp_kv"] = b.mtp_kv[:, :, _slots(start, stop)].clone()  # [2, Hkv, slots, d]
+        return rows
+
+    def new_bytes(self, position: int) -> int:
+        """Bytes that a capsule at `position` would newly hold."""
+        b = self.buffers
+        state = b.state_bytes(position, self.model.config.conv_kernel)
+        return state + b.row_bytes(self.rows.missing(position), position)
+
     def load(self, position: int, saved: Mapping[str, Tensor]) -> None:
         """Become a saved state, bit for bit."""
+        self.rows.clear()
+        self._load_rows(0, position, saved)
+        self._load_state(position, saved)
+
+    def become(self, capsule: Capsule) -> None:
+        """Become the state of a capsule, bit for bit; rows that are its already are not copied."""
+        position = capsule.position
+        kept = self.rows.kept(capsule.rows, position)
+        for block in capsule.rows[kept:]:
+            self._load_rows(block.start, min(block.stop, position), block.buffers)
+        self._load_state(position, capsule.state)
+        self.rows.hold(capsule.rows, position)
+
+    @torch.inference_mode()
+    def _load_state(self, position: int, saved: Mapping[str, Tensor]) -> None:
         b = self.buffers
         chunk, rows = divmod(position, CHUNK)
         slot = chunk % RING_CHUNKS
@@ -183,19 +221,19 @@ class LiveState:
         b.values[:, slot, :rows] = saved["values"]
         b.decays[:, slot, :rows] = saved["decays"]
         b.raw[:, self._before(position)] = saved["raw"]
-        b.kv[:, :, :, :position] = saved["kv"]
         b.hidden[(position - 1) % RING] = saved["hidden"]
-        if self.mtp and b.mtp_kv is not None:
+        if self.mtp:
             self.mtp.filled = max(0, position - 1)
-            b.mtp_kv[:, :, : self.mtp.filled] = saved["mtp_kv"]
         self.position, self.anchor, self.floor = position, chunk, position
 
-    def _saved_mtp(self, position: int) -> dict[str, Tensor]:
-        """[2, Hkv, position - 1, d]: the slot of the last hidden row waits for its id."""
-        if self.mtp is None or self.buffers.mtp_kv is None:
-            return {}
-        self.mtp.settle(self.position)
-        return {"mtp_kv": self.buffers.mtp_kv[:, :, : max(0, position - 1)].clone()}
+    @torch.inference_mode()
+    def _load_rows(self, start: int, stop: int, saved: Mapping[str, Tensor]) -> None:
+        """Rows [start, stop) of buffers that begin at `start` and may reach further."""
+        b = self.buffers
+        b.kv[:, :, :, start:stop] = saved["kv"][:, :, :, : stop - start]
+        if b.mtp_kv is not None:
+            slots = _slots(start, stop)
+            b.mtp_kv[:, :, slots] = saved["mtp_kv"][:, :, : slots.stop - slots.start]
 
     def _anchors_before(self, chunk: int) -> Tensor:
         """[Ll, Hv, dk, dv]: stored, or folded from the open chunk just before."""
@@ -207,3 +245,8 @@ class LiveState:
         """Where the raw rows lie that a convolution at `position` still sees."""
         kernel = self.model.config.conv_kernel
         return ring_index(position - kernel + 1, position, self.buffers.raw.device)
+
+
+def _slots(start: int, stop: int) -> slice:
+    """The MTP slots of the rows [start, stop): slot p - 1 waits for the id of row p."""
+    return slice(max(0, start - 1), max(0, stop - 1))

@@ -1,5 +1,8 @@
 """Where a model runs and in which number format, from the words that people use."""
 
+import os
+from pathlib import Path
+
 import attrs
 import torch
 
@@ -32,3 +35,15 @@ class Placement:
         if dtype == "auto":
             dtype = "float32" if device == "cpu" else "bfloat16"
         return cls(torch.device(device), DTYPES[dtype])
+
+
+def free_bytes(device: str) -> int:
+    """Memory of a device that nobody uses now; of a CPU's what the system can give away."""
+    if device.startswith("cuda"):
+        return int(torch.cuda.mem_get_info(torch.device(device))[0])
+    try:
+        lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
+        kib = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    except (OSError, StopIteration):
+        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    return int(kib) << 10

@@ -14,6 +14,7 @@ may be interrupted. While one of them stands at a boundary, `snapshot` may be ca
 method that changes the state makes an open generator stale: resuming it raises `EngineMisuse`.
 """
 
+from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
@@ -23,8 +24,16 @@ import numpy as np
 ROLLBACK_MAX = 64
 """No engine rolls back further than this many journal ids: one chunk of the anchored window."""
 
+ID_TYPE, ID_BYTES = "i", 4
+"""Packed ids: 32-bit integers in this machine's byte order."""
+
 RowConstraint = None | int | np.ndarray
 """One row's limits: None = free, an int = this id and no other, bool [vocab_size] = allowed ids."""
+
+
+def pack_ids(ids: Sequence[int]) -> bytes:
+    """Ids as bytes, `ID_BYTES` each: long lists compare as fast as memory is read."""
+    return array(ID_TYPE, ids).tobytes()
 
 
 class EngineMisuse(AssertionError):
@@ -109,17 +118,59 @@ class DecodeChunk:
 
 
 @attrs.frozen(eq=False)
+class RowBlock:
+    """Rows [start, stop) of all that grows with the tokens. Immutable; capsules share it.
+
+    `packed` holds the ids of the rows, see `pack_ids`.
+    """
+
+    start: int
+    packed: bytes
+    buffers: Mapping[str, Any]
+    block_bytes: int
+
+    @property
+    def stop(self) -> int:
+        """The position behind the last row."""
+        return self.start + len(self.packed) // ID_BYTES
+
+
+@attrs.frozen(eq=False)
 class Capsule:
     """The complete execution state at one boundary, as named buffers. Immutable.
 
-    `tokens` is the journal there: `position` processed ids and at most one pending id.
+    `position` ids are processed, at most one more is pending. `state` holds the buffers that do not
+    grow with the tokens. `rows` follow each other without a gap from 0 and cover [0, position); the
+    last may reach further. Capsules of one lineage share them: the same objects, held once.
     """
 
-    tokens: tuple[int, ...]
     position: int
+    pending: int | None
     identity: str
-    buffers: Mapping[str, Any]
-    capsule_bytes: int
+    state: Mapping[str, Any]
+    state_bytes: int
+    rows: tuple[RowBlock, ...]
+
+    @property
+    def capsule_bytes(self) -> int:
+        """All that the capsule refers to, shared rows included."""
+        return self.state_bytes + sum(block.block_bytes for block in self.rows)
+
+    @property
+    def tokens(self) -> tuple[int, ...]:
+        """The journal: the processed ids, and the pending one."""
+        ids = array(ID_TYPE, b"".join(block.packed for block in self.rows))[: self.position]
+        return (*ids,) if self.pending is None else (*ids, self.pending)
+
+    def heads(self, packed: bytes) -> bool:
+        """Whether every processed id is that of `packed` (see `pack_ids`) at the same place."""
+        view = memoryview(packed)
+        for block in self.rows:
+            stop = min(block.stop, self.position)
+            ours = memoryview(block.packed)[: (stop - block.start) * ID_BYTES]
+            if bytes(ours) != bytes(view[block.start * ID_BYTES : stop * ID_BYTES]):
+                return False
+        return True
 
 
 class Constraint(Protocol):
@@ -202,7 +253,15 @@ class Engine(Protocol):
     def snapshot(self, length: int | None = None) -> Capsule:
         """The state here, pending id included; or as it stood at `length` processed ids.
 
-        `length` may lie as far back as a rollback could reach. Only reads.
+        `length` may lie as far back as a rollback could reach. Rows that a living capsule of this
+        lineage holds are shared with it. Only reads.
+        """
+        ...
+
+    def snapshot_bytes(self, length: int | None = None) -> int:
+        """Bytes that `snapshot(length)` would newly hold: the state, and rows not yet held.
+
+        Raises as `snapshot` does. Only reads.
         """
         ...
 

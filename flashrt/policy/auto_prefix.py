@@ -1,43 +1,222 @@
 """The automatic prefix policy: what the engine thread asks before each request."""
 
 from collections.abc import Sequence
+from itertools import islice
 
+import attrs
+
+from flashrt.chat.prompt import Prompt
+from flashrt.chat.visible import Visible
+from flashrt.engine.protocol import ID_BYTES
+from flashrt.policy.capsules import CapsuleStore, Entry
+from flashrt.policy.costs import CostModel
 from flashrt.policy.journal import Journal
+from flashrt.policy.miss import later_keys, what_broke
 from flashrt.policy.prefix import Action, PrefixPlan, choose_action
+from flashrt.policy.replay import Replayed, ReplayMemory
+from flashrt.policy.sessions import Session, SessionRegistry
+from flashrt.policy.spacing import Kind
+
+SAME_TALK_MAX = 8
+"""Sessions that are looked at to find out what a broken prefix used to be."""
+
+
+@attrs.frozen(eq=False)
+class Hot:
+    """The live state, while it may be attached to: whose it is, and what it stands for."""
+
+    session: Session
+    journal: Journal
+
+
+@attrs.frozen
+class Relation:
+    """How a prompt stands to the known conversation with which it shares most."""
+
+    session: Session | None = None
+    leaves: bool = False
+    in_last_turn: bool = False
 
 
 class AutoPrefixPolicy:
-    """Knows the journal of the one hot state, and decides by ids alone whether to attach to it."""
+    """Knows the hot journal, the sessions and the capsules; decides by full token lists alone."""
 
-    def __init__(self) -> None:
-        self._hot: Journal | None = None
+    def __init__(self, *, max_seq: int, capsule_budget_bytes: int = 0) -> None:
+        """`max_seq`: a replay that leaves no room in this window for an answer is not used."""
+        self.store = CapsuleStore(capsule_budget_bytes)
+        self.sessions = SessionRegistry()
+        self.memory = ReplayMemory()
+        self.costs = CostModel()
+        self._max_seq = max_seq
+        self._hot: Hot | None = None
 
     @property
-    def hot(self) -> Journal | None:
-        """The journal of the live state, if it may be attached to."""
+    def hot(self) -> Hot | None:
+        """The live state, if it may be attached to."""
         return self._hot
 
-    def plan(self, incoming_tokens: Sequence[int], *, salt: str) -> PrefixPlan:
-        """The cheapest honest way to the end of `incoming_tokens` in the namespace `salt`."""
-        ids = tuple(incoming_tokens)
-        hot = self._hot if self._hot is not None and self._hot.namespace == salt else None
-        processed = hot.processed if hot is not None else 0
-        action = choose_action(
-            attachable=hot is not None and processed > 0,
-            heads_prompt=hot is not None and hot.heads(ids),
-            all_processed=processed == len(ids),
-            only_pending_left=hot is not None and ids[processed:] == hot.ids[processed:] != (),
-        )
-        return PrefixPlan(action, ids, 0 if action is Action.REBUILD else processed)
+    # -- before a turn -----------------------------------------------------------------------------
 
-    def on_commit(self, session: str, tokens: Sequence[int], *, lookahead: int) -> None:
-        """The live state of namespace `session` stands for `tokens`.
+    def plan(
+        self, incoming_tokens: Prompt, *, session_hint: str | None = None, salt: str = ""
+    ) -> PrefixPlan:
+        """The soonest honest way to the first token behind a prompt in the namespace `salt`.
 
-        `lookahead` counts the newest tokens that the state has not processed: 0 or 1. A negative
-        one would mean that KV leads the transcript, and raises.
+        Making a plan changes nothing. The tools are in the prompt, whose outline compares them.
         """
-        self._hot = Journal(tuple(tokens), len(tokens) - lookahead, session)
+        used = self._used(incoming_tokens, salt)
+        hot = self._hot_heading(used, salt)
+        entry = self._sooner_entry(used, salt, hot)
+        hot = None if entry is not None else hot
+        relation = self._relation(used, session_hint, salt, entry, hot)
+        cached = entry.capsule.position if entry else hot.journal.processed if hot else 0
+        action = choose_action(
+            from_hot=hot is not None,
+            from_capsule=entry is not None,
+            nothing_new=hot is not None and _nothing_new(hot.journal, used),
+            as_rendered=_same_start(used, incoming_tokens, cached),
+            same_conversation=relation.session is not None,
+            leaves=relation.leaves,
+            in_last_turn=relation.in_last_turn,
+        )
+        goes_on = not relation.leaves or action is Action.TRUNCATE
+        session = relation.session if goes_on else None
+        miss = None
+        if hot is None:
+            broken = relation.session or self._same_talk(incoming_tokens, session_hint, salt)
+            miss = what_broke(broken, incoming_tokens, cached)
+        return PrefixPlan(
+            action,
+            salt,
+            used,
+            cached,
+            entry,
+            session,
+            parks=hot is None and not self._is_cut_tail(action, session),
+            miss=miss,
+        )
+
+    def begin(self, plan: PrefixPlan, prompt: Prompt, boundary: int, hint: str | None) -> Session:
+        """A turn along `plan` begins, of the session that this returns.
+
+        `boundary`: where the generation prompt begins.
+        """
+        session = plan.session or self.sessions.open(plan.namespace)
+        if plan.action is Action.TRUNCATE:
+            for entry in self.store.of_session(session.name):
+                if not entry.capsule.heads(plan.used.packed):
+                    entry.first_to_go = True
+        elif plan.session is not None:
+            session.last_turn = session.journal.processed
+        else:
+            session.last_turn = plan.cached_tokens
+        if plan.entry is not None:
+            self.store.use(plan.entry)
+            session.turn = plan.entry.turn - (plan.entry.kind is not Kind.COMMITTED)
+        session.turn += 1
+        session.first_prompt = session.first_prompt or boundary
+        session.prompt, session.answer = prompt, None
+        session.hint = hint or session.hint
+        self.sessions.use(session)
+        return session
+
+    # -- while a turn runs -------------------------------------------------------------------------
+
+    def on_commit(self, session: Session, tokens: Journal, *, lookahead: int) -> None:
+        """The live state of `session` stands for `tokens`.
+
+        `lookahead` counts the newest tokens that the state has not processed: 0 or 1. Anything else
+        would mean that KV leads or trails the transcript, and raises.
+        """
+        if lookahead not in (0, 1) or lookahead != len(tokens.ids) - tokens.processed:
+            raise AssertionError(
+                f"the state has processed {tokens.processed} ids, its journal has "
+                f"{len(tokens.ids)}, and {lookahead} should be pending: KV would lead or trail "
+                "the transcript"
+            )
+        self._hot = Hot(session, tokens)
 
     def forget(self) -> None:
         """There is no live state to attach to any more."""
         self._hot = None
+
+    def finish(
+        self, session: Session, plan: PrefixPlan, visible: Visible, ids: Sequence[int]
+    ) -> None:
+        """An answer has ended well; `ids`, from 0 on, read as what the client saw of it."""
+        session.answer = visible
+        self.memory.note_answer(plan.used, visible, ids)
+
+    # -- inside ------------------------------------------------------------------------------------
+
+    def _used(self, prompt: Prompt, salt: str) -> Replayed:
+        used = self.memory.replay(salt, prompt)
+        if len(used.ids) >= self._max_seq > len(prompt.ids):
+            return Replayed.canonical(prompt, used.digest)
+        return used
+
+    def _hot_heading(self, used: Replayed, salt: str) -> Hot | None:
+        """The live state, if all that it has processed is the prompt's, in its namespace."""
+        hot = self._hot
+        if hot is None or hot.session.namespace != salt or not hot.journal.processed:
+            return None
+        return hot if hot.journal.heads(used.packed) else None
+
+    def _sooner_entry(self, used: Replayed, salt: str, hot: Hot | None) -> Entry | None:
+        """The deepest capsule, if the first token comes sooner from it than from what is hot."""
+        entry = self.store.find(salt, used.packed)
+        if entry is None:
+            return None
+        total, reached = len(used.ids), hot.journal.processed if hot else 0
+        position = entry.capsule.position
+        if position <= reached:
+            return None
+        from_capsule = self.costs.restore_ms(entry.capsule.capsule_bytes)
+        if position < total:
+            from_capsule += self.costs.prefill_ms(total - position)
+        return entry if from_capsule <= self.costs.prefill_ms(total - reached) else None
+
+    def _relation(
+        self, used: Replayed, hint: str | None, salt: str, entry: Entry | None, hot: Hot | None
+    ) -> Relation:
+        """To the session that shares most, if that is more than an opening."""
+        if hot is not None:
+            return Relation(hot.session)
+        made = self.sessions.get(entry.session) if entry is not None else None
+        live = self._hot.session if self._hot is not None else None
+        known = [self.sessions.hinted(salt, hint), live, made]
+        sharing = [(s.shared(used.packed), s) for s in known if s and s.namespace == salt]
+        shared, session = max(sharing, key=lambda pair: pair[0], default=(0, None))
+        if session is None or not 0 < session.first_prompt <= shared:
+            return Relation()
+        own = hint is None or session.hint is None or hint == session.hint
+        return Relation(
+            session,
+            leaves=shared < session.journal.processed,
+            in_last_turn=own and shared >= session.last_turn,
+        )
+
+    def _same_talk(self, prompt: Prompt, hint: str | None, salt: str) -> Session | None:
+        """The session that the client means, or the newest that has a part with this in common."""
+        hinted = self.sessions.hinted(salt, hint)
+        if hinted is not None:
+            return hinted
+        keys = later_keys(prompt)
+        newest = islice(self.sessions.newest(salt), SAME_TALK_MAX)
+        return next((s for s in newest if s.prompt and keys & later_keys(s.prompt)), None)
+
+    def _is_cut_tail(self, action: Action, session: Session | None) -> bool:
+        """Whether the live state is just the tail that a truncation drops."""
+        hot = self._hot
+        return action is Action.TRUNCATE and hot is not None and hot.session is session
+
+
+def _nothing_new(journal: Journal, used: Replayed) -> bool:
+    """Whether the state has processed all ids, or all but its pending one."""
+    left = used.ids[journal.processed :]
+    return left in ((), journal.pending)
+
+
+def _same_start(used: Replayed, prompt: Prompt, length: int) -> bool:
+    size = length * ID_BYTES
+    return used.packed[:size] == prompt.packed[:size]

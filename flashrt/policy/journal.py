@@ -1,29 +1,86 @@
-"""What the live state stands for: its ids, how many it has processed, and for whom."""
+"""What a state stands for: its ids as they grow, how many are processed, how it was built."""
 
 from collections.abc import Sequence
 
 import attrs
 
+from flashrt.engine.protocol import ID_BYTES, pack_ids
+from flashrt.policy.lineage import Lineage, cut, with_block, with_decoded
 
-@attrs.frozen
+
+@attrs.define(eq=False)
 class Journal:
-    """The ids of one committed boundary: `processed` of them in the state, at most one pending.
+    """The ids of one state: `processed` of them in the state, and at most one pending.
 
-    G2 as a constructor: a journal whose state has processed more than its ids cannot be made.
+    `packed` are the same ids as bytes (see `pack_ids`), so that long lists compare quickly.
     """
 
-    ids: tuple[int, ...]
-    processed: int
-    namespace: str
+    ids: list[int] = attrs.field(factory=list)
+    packed: bytearray = attrs.field(factory=bytearray)
+    processed: int = 0
+    lineage: Lineage = ()
 
-    def __attrs_post_init__(self) -> None:
-        pending = len(self.ids) - self.processed
-        if pending not in (0, 1):
-            raise AssertionError(
-                f"the state has processed {self.processed} ids, its journal has {len(self.ids)}: "
-                "KV would lead or trail the transcript"
-            )
+    @classmethod
+    def of(cls, ids: Sequence[int], processed: int, lineage: Lineage) -> "Journal":
+        """A journal that can be written on, with copies of these."""
+        return cls(list(ids), bytearray(pack_ids(ids)), processed, lineage)
 
-    def heads(self, prompt: Sequence[int]) -> bool:
-        """Whether every processed id is the prompt's id at the same place."""
-        return self.ids[: self.processed] == tuple(prompt[: self.processed])
+    @property
+    def pending(self) -> tuple[int, ...]:
+        """The id that is not processed yet, if there is one."""
+        return tuple(self.ids[self.processed :])
+
+    def copy(self) -> "Journal":
+        """The same, to be written on apart."""
+        return Journal(list(self.ids), bytearray(self.packed), self.processed, self.lineage)
+
+    def heads(self, packed: bytes) -> bool:
+        """Whether every processed id is that of `packed` at the same place."""
+        size = self.processed * ID_BYTES
+        return self.packed[:size] == packed[:size]
+
+    def drop_pending(self) -> None:
+        """Only processed ids stay."""
+        del self.ids[self.processed :]
+        del self.packed[self.processed * ID_BYTES :]
+
+    def feed(self, ids: Sequence[int]) -> None:
+        """One prefill block has processed `ids`; a pending id was dropped first."""
+        self.drop_pending()
+        self._extend(ids)
+        self.processed = len(self.ids)
+        self.lineage = with_block(self.lineage, self.processed)
+
+    def sample(self, ids: Sequence[int]) -> None:
+        """Decode has given `ids`; it has processed all but the newest."""
+        self._extend(ids)
+        self.processed = len(self.ids) - 1
+        self.lineage = with_decoded(self.lineage, self.processed)
+
+    def roll_back(self, count: int) -> None:
+        """The newest `count` ids are dropped; the newest of those left is pending."""
+        length = len(self.ids) - count
+        self.lineage = cut(self.lineage, length - 1, self.ids)
+        del self.ids[length:]
+        del self.packed[length * ID_BYTES :]
+        self.processed = length - 1
+
+    def lineage_at(self, length: int) -> Lineage:
+        """How the state was built that stands at `length` processed ids."""
+        return cut(self.lineage, length, self.ids)
+
+    def _extend(self, ids: Sequence[int]) -> None:
+        self.ids.extend(ids)
+        self.packed += pack_ids(ids)
+
+
+def common_length(first: bytes | bytearray, second: bytes | bytearray) -> int:
+    """How many ids two packed lists have in common from their beginning on."""
+    low, high = 0, min(len(first), len(second)) // ID_BYTES
+    if first[: high * ID_BYTES] == second[: high * ID_BYTES]:
+        return high
+    while high - low > 1:  # [0, low) is equal, [0, high) is not
+        middle = (low + high) // 2
+        part = slice(low * ID_BYTES, middle * ID_BYTES)
+        low, high = (middle, high) if first[part] == second[part] else (low, middle)
+    return low

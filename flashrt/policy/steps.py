@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import attrs
 
-from flashrt.engine.protocol import Constraint, DecodeChunk, Engine, SamplingParams
+from flashrt.engine.protocol import Capsule, Constraint, DecodeChunk, Engine, SamplingParams
 
 
 @attrs.frozen
@@ -45,9 +45,31 @@ class Rollback:
     tokens: int
 
 
-Step = Reset | Prefill | Decode | Advance | DropPending | Rollback
-StepResult = int | DecodeChunk | None
-"""A position after prefill, a chunk after decode, None when decode has come to its end."""
+@attrs.frozen
+class Weigh:
+    """How many bytes a capsule would newly hold: of the state here, or at `length` ids."""
+
+    length: int | None = None
+
+
+@attrs.frozen
+class Save:
+    """Take a capsule of the state here, or as it stood at `length` processed ids."""
+
+    length: int | None = None
+
+
+@attrs.frozen
+class Restore:
+    """Become the state of a capsule."""
+
+    capsule: Capsule
+
+
+Step = Reset | Prefill | Decode | Advance | DropPending | Rollback | Weigh | Save | Restore
+StepResult = int | DecodeChunk | Capsule | None
+"""A position after prefill, bytes after `Weigh`, a capsule after `Save`, a chunk after decode; None
+when decode has come to its end."""
 
 
 class Performer:
@@ -68,6 +90,13 @@ class Performer:
                 return None
             case Rollback(tokens):
                 self.engine.rollback(tokens)
+                return None
+            case Weigh(length):
+                return self.engine.snapshot_bytes(length)
+            case Save(length):
+                return self.engine.snapshot(length)
+            case Restore(capsule):
+                self.engine.restore(capsule)
                 return None
             case Prefill(tokens, cuts):
                 self._open = self.engine.prefill(tokens, cuts)

@@ -7,122 +7,73 @@ at boundaries only (G3); how a turn leaves decides whether the live state may be
     clean exit  ⇔  boundary COMMITTED  ⇔  the policy knows a hot journal
 """
 
-from collections.abc import Callable, Generator
-from typing import Protocol
+from collections.abc import Callable, Generator, Mapping
 
 import attrs
 
-from flashrt.chat.deltas import Delta, Ending, Fed
-from flashrt.chat.prompt import Prompt
-from flashrt.engine.protocol import (
-    ROLLBACK_MAX,
-    Constraint,
-    DecodeChunk,
-    SamplingParams,
-    TokenLogprobs,
-)
+from flashrt.chat.deltas import Ending, Fed
+from flashrt.engine.protocol import ROLLBACK_MAX, DecodeChunk
 from flashrt.errors import EngineFailed
 from flashrt.fsm.boundary import BOUNDARY, Boundary, BoundaryEvent
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.fsm.table import Machine
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
+from flashrt.policy.journal import Journal
+from flashrt.policy.pinning import Pin
 from flashrt.policy.prefix import Action, PrefixPlan
+from flashrt.policy.saving import Saver, Spot
+from flashrt.policy.sessions import Session
+from flashrt.policy.spacing import Kind
 from flashrt.policy.steps import (
     Advance,
     Decode,
     DropPending,
     Prefill,
     Reset,
+    Restore,
     Rollback,
     Step,
     StepResult,
 )
-
-
-class Cancellable(Protocol):
-    """Something that may ask for the end at the next boundary."""
-
-    @property
-    def cancelled(self) -> bool:
-        """Whether the end was asked for."""
-        ...
-
-
-class Answering(Protocol):
-    """Turns sampled ids into deltas and says where the answer ends (`chat.answer.Answer`)."""
-
-    def feed(self, tokens: tuple[int, ...]) -> Fed:
-        """The deltas of one burst, and the ending if it lies in it."""
-        ...
-
-    def window_end(self) -> Fed:
-        """The window is full: what was held back, and the ending."""
-        ...
-
-
-@attrs.frozen(eq=False)
-class Turn:
-    """What the loop must know to serve one request."""
-
-    prompt: Prompt
-    sampling: SamplingParams
-    answer: Answering
-    cancel: Cancellable
-    namespace: str = ""
-    constraint: Constraint | None = None
-
-
-@attrs.frozen
-class Planned:
-    """The plan is made; nothing has been fed yet."""
-
-    plan: PrefixPlan
-
-
-@attrs.frozen
-class Progressed:
-    """Prefill stands at a cut: `position` tokens of the prompt are processed."""
-
-    position: int
-
-
-@attrs.frozen
-class Prefilled:
-    """The whole prompt is processed."""
-
-
-@attrs.frozen
-class Answered:
-    """One accepted burst, cut at the ending if there is one.
-
-    `drafted` ids were proposed for it; the first `accepted` of `tokens` are ids of the draft. No
-    tokens: not a burst, only text that was held back.
-    """
-
-    deltas: tuple[Delta, ...]
-    tokens: tuple[int, ...] = ()
-    drafted: int = 0
-    accepted: int = 0
-    drafter: str = ""
-    logprobs: tuple[TokenLogprobs, ...] = ()
-
-
-@attrs.frozen
-class Ended:
-    """The one terminal event: FINISH with an ending, CANCEL, or FAIL with an error."""
-
-    event: LifeEvent
-    ending: Ending | None = None
-    error: EngineFailed | None = None
-
-
-TurnEvent = Planned | Progressed | Prefilled | Answered | Ended
-Steps = Generator[Step, StepResult, None]
+from flashrt.policy.turn import (
+    Answered,
+    Ended,
+    Pinned,
+    Planned,
+    Prefilled,
+    Progressed,
+    Steps,
+    Turn,
+    TurnEvent,
+)
 
 
 class _Cancelled(Exception):
     """The token was set; we stand at a boundary."""
+
+
+@attrs.define(eq=False)
+class _Run:
+    """One turn under way: the request, its plan, and the journal that it writes."""
+
+    turn: Turn
+    plan: PrefixPlan
+    session: Session
+    journal: Journal
+    pin: Pin
+
+    @property
+    def asked(self) -> int:
+        """Where the user's newest message ends in the ids as used; 0: nobody knows."""
+        prompt = self.turn.prompt
+        asked = prompt.outline.asked if prompt.outline is not None else 0
+        return max(0, len(self.plan.ids) - len(prompt) + asked) if asked else 0
+
+    def spot(self, kind: Kind, length: int | None = None) -> Spot:
+        """The boundary here, or the one at `length`."""
+        here = self.journal.processed if length is None else length
+        return Spot(self.session, self.journal, kind, here)
 
 
 class TurnLoop:
@@ -133,14 +84,15 @@ class TurnLoop:
         self.cut_rule = cut_rule
         self.boundary = Machine(BOUNDARY)
         self._events: list[TurnEvent] = []
-        self._ids: list[int] = []
+        self._saver = Saver(policy.store, cut_rule, self._events)
 
     def run(
         self, turn: Turn, perform: Callable[[Step], StepResult]
     ) -> Generator[tuple[TurnEvent, ...], None, None]:
         """Drive one turn to its end; after each step, the events it caused.
 
-        Closing this iterator early is an unclean exit.
+        The last steps, behind the `Ended` event, keep the state for later turns. Closing this
+        iterator before that event is an unclean exit.
         """
         steps = self.turn(turn)
         try:
@@ -154,15 +106,16 @@ class TurnLoop:
             self._events.clear()
 
     def turn(self, turn: Turn) -> Steps:
-        """The steps of one turn. Ends in exactly one `Ended` event unless it is closed early."""
-        clean = False
+        """The steps of one turn. Causes exactly one `Ended` event unless it is closed early."""
+        clean, run = False, None
         ended = Ended(LifeEvent.CANCEL)
         try:
-            yield from self._prefill(turn)
-            ending, clean = yield from self._decode(turn)
+            run = yield from self._attach(turn)
+            yield from self._prefill(run)
+            ending, clean = yield from self._decode(run)
             ended = Ended(LifeEvent.FINISH, ending=ending)
         except _Cancelled:
-            pass
+            yield from self._save_stopped(run)
         except Exception as error:
             failure = EngineFailed(f"{type(error).__name__}: {error}")
             failure.__cause__ = error
@@ -171,73 +124,125 @@ class TurnLoop:
             if not clean:
                 self._invalidate()
             self._events.append(ended)
+        if clean and run is not None:
+            yield from self._saver.save(run.spot(Kind.COMMITTED))
 
-    # -- the two halves of a turn ----------------------------------------
+    # -- to the state that the plan starts from --------------------------------------------------
 
-    def _prefill(self, turn: Turn) -> Steps:
-        plan = self.policy.plan(turn.prompt, salt=turn.namespace)
+    def _attach(self, turn: Turn) -> Generator[Step, StepResult, _Run]:
+        """Bring the engine to the state that the plan attaches to. A capsule that cannot be
+        restored is let go, and the next best plan is made (G8)."""
+        while True:
+            plan = self.policy.plan(
+                turn.prompt, session_hint=turn.session_hint, salt=turn.namespace
+            )
+            if plan.parks:
+                yield from self._park(plan)
+            journal = yield from self._state_of(plan)
+            if journal is not None:
+                break
+        boundary = self.cut_rule.last_turn_end(plan.ids, ROLLBACK_MAX) or len(plan.ids)
+        session = self.policy.begin(plan, turn.prompt, boundary, turn.session_hint)
         self._events.append(Planned(plan))
+        pin = Pin.of(turn.pin_prefix, plan, self.cut_rule, self.policy.store)
+        return _Run(turn, plan, session, journal, pin)
+
+    def _park(self, plan: PrefixPlan) -> Steps:
+        """The live state is not gone on with: keep it for its own conversation."""
+        hot = self.policy.hot
+        if hot is not None:
+            spot = Spot(hot.session, hot.journal, Kind.COMMITTED, hot.journal.processed)
+            keep = () if plan.entry is None else (plan.entry,)
+            yield from self._saver.save(spot, keep)
+
+    def _state_of(self, plan: PrefixPlan) -> Generator[Step, StepResult, Journal | None]:
+        """The engine stands where the plan begins; None: its capsule could not be restored."""
+        hot, entry = self.policy.hot, plan.entry
         if plan.action is Action.REBUILD:
             self._invalidate()
             yield Reset()
-        self._ids = list(plan.ids)
-        if plan.new_ids:
-            yield from self._feed(turn, plan)
+            return Journal()
+        if entry is None:
+            assert hot is not None, f"{plan.action} of nothing"
+            return hot.journal.copy()
+        self._invalidate()
+        try:
+            yield Restore(entry.capsule)
+        except Exception:
+            self.policy.store.drop(entry, damaged=True)
+            return None
+        self.boundary.fire(BoundaryEvent.RESTORE)
+        position, pending = entry.capsule.position, entry.capsule.pending
+        ids = plan.ids[:position] if pending is None else (*plan.ids[:position], pending)
+        return Journal.of(ids, position, entry.lineage)
+
+    # -- the two halves of a turn ----------------------------------------------------------------
+
+    def _prefill(self, run: _Run) -> Steps:
+        self._pinned(run.pin.at_start())
+        if run.plan.new_ids:
+            yield from self._feed(run)
         else:
             yield DropPending()
-            self.policy.on_commit(turn.namespace, self._ids, lookahead=0)
-        self._events.append(Prefilled())
+            run.journal.drop_pending()
+            self.policy.on_commit(run.session, run.journal, lookahead=0)
+        self.policy.memory.note_system(run.turn.namespace, run.turn.prompt)
+        self._events.append(Prefilled(run.journal.lineage))
 
-    def _feed(self, turn: Turn, plan: PrefixPlan) -> Steps:
-        self._check(turn)
+    def _feed(self, run: _Run) -> Steps:
+        plan, journal, ids = run.plan, run.journal, run.plan.ids
+        self._check(run)
         self.boundary.fire(BoundaryEvent.PREFILL)
         self.policy.forget()
-        step: Step = Prefill(plan.new_ids, self.cut_rule.cuts(plan.ids, plan.cached_tokens))
+        step: Step = Prefill(plan.new_ids, self.cut_rule.cuts(ids, plan.cached_tokens))
         while True:
             position = yield step
             assert isinstance(position, int), f"prefill ended before its last id: {position}"
-            self._check(turn)
-            if position == len(plan.ids):
+            start = plan.cached_tokens if isinstance(step, Prefill) else journal.processed
+            journal.feed(ids[start:position])
+            if position == len(ids):
                 break
             self.boundary.fire(BoundaryEvent.CUT)
             self._events.append(Progressed(position))
+            yield from self._save_cut(run)
+            self._check(run)
             step = Advance()
-        self._commit(turn, lookahead=0)
+        self._commit(run, lookahead=0)
+        yield from self._save_prompt(run)
 
-    def _decode(self, turn: Turn) -> Generator[Step, StepResult, tuple[Ending, bool]]:
-        params = attrs.evolve(turn.sampling, output_start=len(self._ids))
+    def _decode(self, run: _Run) -> Generator[Step, StepResult, tuple[Ending, bool]]:
+        turn, start = run.turn, len(run.journal.ids)
+        params = attrs.evolve(turn.sampling, output_start=start)
         step: Step = Decode(params, turn.constraint)
         while True:
-            self._check(turn)
+            self._check(run)
             chunk = yield step
             if chunk is None:
-                return self._window_end(turn), True
+                ending = self._window_end(turn)
+                return ending, self._finish(run, start, ending)
             assert isinstance(chunk, DecodeChunk), f"decode gave {chunk!r}"
             self.boundary.fire(BoundaryEvent.BURST)
-            self._ids += chunk.tokens
+            run.journal.sample(chunk.tokens)
             fed = turn.answer.feed(chunk.tokens)
             if fed.ending is not None:
-                clean = yield from self._cut(turn, params.output_start, chunk, fed)
-                return fed.ending, clean
+                yield from self._cut(run, start, chunk, fed)
+                return fed.ending, self._finish(run, start, fed.ending)
             self._answered(fed, chunk, len(chunk.tokens))
-            self._commit(turn, lookahead=1)
+            self._commit(run, lookahead=1)
             step = Advance()
 
-    def _cut(
-        self, turn: Turn, output_start: int, chunk: DecodeChunk, fed: Fed
-    ) -> Generator[Step, StepResult, bool]:
-        """Bring the journal to what the ending lets stand; False if that is out of reach."""
+    def _cut(self, run: _Run, start: int, chunk: DecodeChunk, fed: Fed) -> Steps:
+        """Bring the journal to what the ending lets stand, if that is within reach."""
         assert fed.ending is not None
-        surplus = len(self._ids) - output_start - fed.ending.sampled_tokens
-        self._answered(fed, chunk, len(chunk.tokens) - surplus)
-        dropped = len(self._ids) - output_start - fed.ending.kept_tokens
+        sampled = len(run.journal.ids) - start
+        self._answered(fed, chunk, len(chunk.tokens) - sampled + fed.ending.sampled_tokens)
+        dropped = sampled - fed.ending.kept_tokens
         if dropped > ROLLBACK_MAX:
-            return False
+            return
         if dropped:
             yield Rollback(dropped)
-            del self._ids[-dropped:]
-        self._commit(turn, lookahead=1)
-        return True
+            run.journal.roll_back(dropped)
+        self._commit(run, lookahead=1)
 
     def _window_end(self, turn: Turn) -> Ending:
         fed = turn.answer.window_end()
@@ -245,7 +250,45 @@ class TurnLoop:
         self._events.append(Answered(fed.deltas))
         return fed.ending
 
-    # -- bookkeeping ----------------------------------------
+    def _finish(self, run: _Run, start: int, ending: Ending) -> bool:
+        """The answer is whole; whether the live state may be attached to."""
+        shown = ending.kept_tokens if ending.shown_tokens is None else ending.shown_tokens
+        ids = (*run.journal.ids[: start + shown], *ending.tail)
+        self.policy.finish(run.session, run.plan, run.turn.answer.visible, ids)
+        if self.is_hot:
+            run.session.journal = run.journal
+        return self.is_hot
+
+    # -- capsules ----------------------------------------------------------------------------------
+
+    def _save_cut(self, run: _Run) -> Steps:
+        """At a cut of a prefill: what the spacing keeps, and what was asked to be pinned."""
+        position = run.journal.processed
+        kind = self._saver.kind_of_cut(run.plan.ids, position, run.asked)
+        pins = run.pin.cut == position
+        if kind is not None or pins:
+            yield from self._saver.save(run.spot(kind or Kind.CUT))
+        if pins:
+            self._pinned(run.pin.at_cut())
+
+    def _save_prompt(self, run: _Run) -> Steps:
+        """Before the generation prompt: taken by length from the block that is just done."""
+        boundary = self.cut_rule.last_turn_end(run.plan.ids, ROLLBACK_MAX)
+        if boundary is not None and boundary > run.plan.cached_tokens:
+            yield from self._saver.save(run.spot(Kind.PROMPT, boundary))
+
+    def _save_stopped(self, run: _Run | None) -> Steps:
+        """A cancelled prefill stands at a cut: a retry goes on from there."""
+        if run is None or self.boundary.state is not Boundary.PREFILLING:
+            return
+        if run.journal.processed > run.plan.cached_tokens:
+            yield from self._saver.save(run.spot(Kind.CUT))
+
+    # -- bookkeeping -----------------------------------------------------------------------------
+
+    def _pinned(self, report: Mapping[str, object] | None) -> None:
+        if report is not None:
+            self._events.append(Pinned(report))
 
     def _answered(self, fed: Fed, chunk: DecodeChunk, stands: int) -> None:
         """The first `stands` ids of a burst are part of the answer; its last id was no draft."""
@@ -255,16 +298,16 @@ class TurnLoop:
             Answered(fed.deltas, tokens, chunk.drafted, accepted, chunk.drafter, logprobs)
         )
 
-    def _commit(self, turn: Turn, *, lookahead: int) -> None:
-        self.policy.on_commit(turn.namespace, self._ids, lookahead=lookahead)
+    def _commit(self, run: _Run, *, lookahead: int) -> None:
+        self.policy.on_commit(run.session, run.journal, lookahead=lookahead)
         self.boundary.fire(BoundaryEvent.COMMIT)
 
     def _invalidate(self) -> None:
         self.policy.forget()
         self.boundary.fire(BoundaryEvent.INVALIDATE)
 
-    def _check(self, turn: Turn) -> None:
-        if turn.cancel.cancelled:
+    def _check(self, run: _Run) -> None:
+        if run.turn.cancel.cancelled:
             raise _Cancelled
 
     def _take_events(self) -> tuple[TurnEvent, ...]:

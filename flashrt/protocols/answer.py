@@ -27,6 +27,8 @@ class Record(Protocol):
     def cached_tokens(self) -> int: ...
     @property
     def reasoning_tokens(self) -> int: ...
+    @property
+    def lineage(self) -> Sequence[tuple[int, bool, Sequence[int]]]: ...
     def report(self) -> Block:
         """The fields of the `flashrt` block."""
         ...
@@ -112,6 +114,10 @@ def flashrt_block(call: Call, record: Record, token_ids: Sequence[int]) -> Block
     if call.request.return_token_ids:
         block["prompt_token_ids"] = list(record.prompt_ids)
         block["completion_token_ids"] = list(token_ids)
+        block["lineage"] = [
+            [stop, "decode" if decoded else "prefill", list(beyond)]
+            for stop, decoded, beyond in record.lineage
+        ]
     return block
 
 

@@ -14,6 +14,7 @@ from flashrt.protocols.fields import (
     between,
     draft_tokens,
     only,
+    pin_prefix,
     read_json,
     stop_strings,
     token_limit,
@@ -94,6 +95,7 @@ def read_chat(body: bytes) -> Call:
         reads_calls=structured.reads_calls,
         continues_last=_continues_last(fields),
         return_token_ids=bool(fields.flashrt_return_token_ids),
+        pin_prefix=pin_prefix(fields.flashrt_pin_prefix),
         hints=fields.hints(),
     )
     return fields.call(request)

@@ -15,6 +15,7 @@ from flashrt.protocols.fields import (
     between,
     draft_tokens,
     only,
+    pin_prefix,
     read_json,
     stop_strings,
     token_limit,
@@ -54,6 +55,7 @@ def read_completion(body: bytes) -> Call:
         stop=stop_strings(fields.stop),
         draft_tokens=draft_tokens(fields.flashrt_draft_tokens),
         return_token_ids=bool(fields.flashrt_return_token_ids),
+        pin_prefix=pin_prefix(fields.flashrt_pin_prefix),
         hints=fields.hints(),
     )
     return fields.call(request, echo=bool(fields.echo))

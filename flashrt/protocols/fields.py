@@ -68,6 +68,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     metadata: Any = None
     flashrt_return_token_ids: bool | None = None
     flashrt_draft_tokens: int | None = None
+    flashrt_pin_prefix: bool | int | None = None
 
     def sampling(self) -> SamplingWish:
         """The checked sampling fields; raises BadRequest."""
@@ -148,6 +149,17 @@ def draft_tokens(value: int | None) -> int | None:
         f"`flashrt_draft_tokens` is {value}; it must be from 0 (no drafts) to {DRAFT_TOKENS_MAX}. "
         "Leave it out to let the server choose.",
         param="flashrt_draft_tokens",
+    )
+
+
+def pin_prefix(value: bool | int | None) -> bool | int | None:
+    """`value` if it is None, a truth value, or a number of tokens that is not negative."""
+    if value is None or value >= 0:
+        return value
+    raise BadRequest(
+        f"`flashrt_pin_prefix` is {value}; it must be a number of tokens, true for the system "
+        "turn, or false to let go of what this prompt has pinned.",
+        param="flashrt_pin_prefix",
     )
 
 

@@ -2,6 +2,7 @@
 
 import json
 import unicodedata
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -13,9 +14,10 @@ from flashrt.chat.deltas import Ending, Fed, FinishReason, TextDelta
 from flashrt.chat.drafts import CallsInThinking
 from flashrt.chat.render import Renderer
 from flashrt.chat.request import AgentRequest
+from flashrt.chat.tokenizer import LETTER_OF_BYTE, Tokenizer
 from tests.chat.streams import CALL, JSON_CALL, WRITTEN
 from tests.chat.transcript import answered, new_answer
-from tests.chat.vocabulary import TOOLS, byte_ids, ids, template, tokenizer
+from tests.chat.vocabulary import TOOLS, byte_ids, description, ids, template, tokenizer
 
 STOP, LENGTH, TOOL_CALLS = FinishReason.STOP, FinishReason.LENGTH, FinishReason.TOOL_CALLS
 END = "<|im_end|>"
@@ -230,6 +232,70 @@ def test_tokens_are_kept_that_end_in_front_of_the_stop_string(said: str, strings
         ]
         inside = [n + 1 for n, length in enumerate(visible) if length <= len(read.text)]
         assert ending.kept_tokens == max([1, *inside])
+
+
+SHORT = st.text("abé🎈 \n\u0301\u212b", max_size=8)
+
+
+@st.composite
+def cuttings(draw: st.DrawFn) -> tuple[str, tuple[int, ...]]:
+    """A text and ids for it, cut as the vocabulary never would: by words, by letters, by bytes."""
+    pieces = draw(st.lists(st.tuples(SHORT, st.booleans()), min_size=1, max_size=4))
+    cut = [
+        byte_ids(text) if by_bytes or tokenizer().decode(ids(text)) != text else ids(text)
+        for text, by_bytes in pieces
+    ]
+    return "".join(text for text, _ in pieces), tuple(i for part in cut for i in part)
+
+
+@given(cuttings(), st.lists(st.text("abé🎈 \n\u0301\u212b", min_size=1, max_size=3), max_size=2))
+@example(("é🎈b", byte_ids("é🎈b")), ["🎈"])
+@example(("the tool", ids("the tool")), ["ool"])
+def test_what_is_kept_and_its_tail_read_as_the_client_saw_it(
+    said: tuple[str, tuple[int, ...]], strings: list[str]
+):
+    """Also where the stop string cut inside a token, or inside the bytes of a character."""
+    text, sampled = said[0], (*said[1], *ids(END))
+    shown, ending = answered(sampled, stop_strings=strings, **PLAIN)
+
+    if ending.shown_tokens is None:
+        assert (shown.text, ending.kept_tokens, ending.tail) == (text, len(sampled), ())
+        return
+    seen = (*sampled[: ending.shown_tokens], *ending.tail)
+    assert tokenizer().decode(seen) == shown.text
+    assert ending.kept_tokens == max(1, ending.shown_tokens)
+
+
+def test_no_half_of_a_character_is_kept_whose_rest_goes():
+    """A vocabulary may have a token for the end of one character and the letters behind it."""
+    made = deepcopy(description())
+    vocab = made["model"]["vocab"]
+    vocab[LETTER_OF_BYTE[0xA9] + "bc"] = odd = vocab.pop("".join(made["model"]["merges"].pop()))
+    words = Tokenizer(made, {})
+    first = next(i for i in range(odd) if words.id_to_bytes(i) == b"\xc3")
+    sampled = (*words.encode("a"), first, odd)
+    assert words.decode(sampled) == "aébc"
+
+    ending = answered(sampled, tokenizer=words, stop_strings=["c"], **PLAIN)[1]
+
+    assert (ending.kept_tokens, ending.shown_tokens) == (1, 1)
+    assert words.decode((*sampled[:1], *ending.tail)) == "aéb"
+
+
+def test_a_tail_holds_the_text_that_no_kept_token_has():
+    """A token of its own for the letters in front of the stop string."""
+    sampled = ids("Call the tool again")
+    ending = answered(sampled, stop_strings=["ool"])[1]
+
+    assert tokenizer().decode((*sampled[: ending.kept_tokens], *ending.tail)) == "Call the t"
+    assert ending.tail != ()
+
+
+def test_nothing_is_shown_of_a_first_token_that_is_the_stop_string():
+    """It is kept all the same, for it is pending; but no client saw it."""
+    ending = answered(ids("STOP"), stop_strings=["STOP"])[1]
+
+    assert (ending.kept_tokens, ending.shown_tokens, ending.tail) == (1, 0, ())
 
 
 def test_at_least_one_token_is_kept():

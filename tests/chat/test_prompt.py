@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt.chat.prompt import Prompt, Segment
+from flashrt.engine.protocol import pack_ids
 
 SEGMENTS = st.lists(st.lists(st.integers(0, 9)).map(lambda ids: Segment(str(ids), tuple(ids))))
 
@@ -17,6 +18,7 @@ def test_a_prompt_is_the_sequence_of_its_segments_ids(segments: list[Segment], t
 
     assert (tuple(prompt), prompt.ids, prompt[1:3]) == (expected, expected, expected[1:3])
     assert len(prompt) == len(expected)
+    assert prompt.packed == pack_ids(expected)
     assert prompt.segments == tuple(segments)
     assert prompt.opens_thinking is thinks
 
@@ -28,3 +30,9 @@ def test_an_id_prompt_is_one_segment_named_by_its_content():
     assert a.segments == same.segments
     assert a.segments[0].ids == (1, 2)
     assert a.segments[0].key != other.segments[0].key
+    assert a.packed == pack_ids([1, 2])
+
+
+def test_a_prompt_without_segments_is_packed_all_the_same():
+    """By its ids."""
+    assert Prompt((1, 2), ()).packed == pack_ids([1, 2])

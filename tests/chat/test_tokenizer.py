@@ -186,3 +186,12 @@ def test_what_cannot_be_read_is_refused_at_start(tmp_path, content: str | None, 
 
     with pytest.raises(CannotServe, match=words):
         Tokenizer.load(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["", "plain", "e\u0301", "\u212b東", "<|im_end|>"])
+def test_exact_ids_read_as_the_text_to_the_letter(text: str):
+    """Though the vocabulary's own way would normalise it; still never a control id."""
+    found = tokenizer().encode_exactly(text)
+
+    assert tokenizer().decode(found) == text
+    assert not set(found) & set(tokenizer().control.values())

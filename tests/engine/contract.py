@@ -5,8 +5,10 @@ same weights: one that is tried, and one that serves as the oracle of the path.
 """
 
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 
 from flashrt.engine.protocol import (
@@ -39,13 +41,43 @@ def take(engine: Engine, count: int, params: SamplingParams = GREEDY) -> list[in
     return ids[:count]
 
 
+ROW_AXES = {"kv": 3, "mtp_kv": 2, "processed": 0}
+"""Along which axis the buffers of a block grow."""
+
+
+def whole(capsule: Capsule) -> dict[str, Any]:
+    """All buffers of a capsule by name, the rows in one piece and cut to its position."""
+    buffers = dict(capsule.state)
+    for name in capsule.rows[0].buffers:
+        axis = ROW_AXES[name]
+        joined = np.concatenate([_array(row.buffers[name]) for row in capsule.rows], axis)
+        count = max(0, capsule.position - (name == "mtp_kv"))
+        buffers[name] = joined[(slice(None),) * axis + (slice(count),)]
+    return buffers
+
+
+def _array(buffer: Any) -> np.ndarray:
+    """As bits: numpy knows no bfloat16."""
+    if isinstance(buffer, np.ndarray):
+        return buffer
+    import torch
+
+    kind = {2: torch.int16, 4: torch.int32}[buffer.element_size()]
+    return buffer.contiguous().cpu().view(kind).numpy()
+
+
 def same_capsule(one: Capsule, other: Capsule) -> bool:
-    """Same ids, same buffers, same bytes."""
+    """Same ids, same buffers, same bytes; however the rows are cut into blocks."""
     if (one.tokens, one.position) != (other.tokens, other.position):
         return False
-    if one.buffers.keys() != other.buffers.keys():
-        return False
-    return all(_bytes(one.buffers[k]) == _bytes(other.buffers[k]) for k in one.buffers)
+    return same_bytes(whole(one), whole(other))
+
+
+def same_bytes(mine: dict[str, Any], theirs: dict[str, Any]) -> bool:
+    """Same names, same bytes."""
+    return mine.keys() == theirs.keys() and all(
+        _bytes(mine[name]) == _bytes(theirs[name]) for name in mine
+    )
 
 
 def _bytes(buffer: object) -> bytes:
@@ -222,8 +254,6 @@ def check_misuse(engine: Engine, oracle: Engine) -> None:
 
 def check_constraint(engine: Engine, oracle: Engine) -> None:
     """A forced id and a mask bind the row; the constraint sees exactly what was accepted."""
-    import numpy as np
-
     seen: list[int] = []
     mask = np.zeros(engine.info.vocab_size, dtype=bool)
     mask[[3, 9]] = True

@@ -23,9 +23,10 @@ from flashrt.engine.protocol import (
 )
 from flashrt.engine.selfcheck import same_bits
 from flashrt.errors import CannotServe, EngineFailed
-from tests.engine.contract import CHECKS, fill, same_capsule, take
+from tests.engine.contract import CHECKS, fill, same_capsule, take, whole
 from tests.engine.drafted import MtpReference, make_drafted
 from tests.engine.models import Shape, config_of, ids, make_engine, reference, weights_of
+from tests.engine.sharing import SHARING, bits
 
 DTYPES = (torch.float32, torch.bfloat16)
 PLACES = [
@@ -72,7 +73,7 @@ def small_pair(request) -> tuple[HybridEngine, HybridEngine]:
     return engine, copy.deepcopy(engine)
 
 
-@pytest.mark.parametrize("check", CHECKS, ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*CHECKS, *SHARING], ids=lambda check: check.__name__)
 def test_the_real_engine_keeps_the_contract(small_pair, check):
     """The law named by the check holds, in both dtypes."""
     for one in small_pair:
@@ -224,22 +225,24 @@ def test_a_capsule_never_changes_and_counts_its_bytes(engine):
     """It is a copy: what the engine does later does not reach it. Its size is that of its bytes."""
     fill(engine, PROMPT[:100])
     capsule = engine.snapshot()
-    before = {name: buffer.clone() for name, buffer in capsule.buffers.items()}
+    before = {name: buffer.copy() for name, buffer in bits(capsule).items()}
     take(engine, 40)
     pollute(engine)
     engine.restore(capsule)
     take(engine, 40)
-    assert all(same_bits(before[name], capsule.buffers[name]) for name in before)
+    assert all((before[name] == buffer).all() for name, buffer in bits(capsule).items())
     assert capsule.capsule_bytes == sum(b.nbytes for b in before.values()) > 0
     with pytest.raises(TypeError):
-        capsule.buffers["kv"] = before["kv"]
+        capsule.state["hidden"] = None
+    with pytest.raises(TypeError):
+        capsule.rows[0].buffers["kv"] = None
 
 
 def test_a_capsule_holds_what_its_boundary_needs():
     """KV rows below the position, one anchor, the open window, the rows a convolution sees."""
     engine = make_drafted()
     fill(engine, PROMPT[:100])
-    shapes = {name: tuple(b.shape) for name, b in engine.snapshot().buffers.items()}
+    shapes = {name: b.shape for name, b in whole(engine.snapshot()).items()}
     assert shapes == {
         "anchor": (3, 4, 16, 16),
         "keys": (3, 36, 2, 16),
@@ -285,12 +288,18 @@ def test_a_capsule_that_does_not_fit_leaves_nothing_half_restored(engine):
     """A buffer cut short on its way: an error, an empty engine, and the next prompt runs."""
     fill(engine, PROMPT[:100])
     capsule = engine.snapshot()
-    short = {name: buffer[:, :-1] for name, buffer in capsule.buffers.items() if name != "hidden"}
-    with pytest.raises(EngineFailed):
-        engine.restore(attrs.evolve(capsule, buffers={**capsule.buffers, **short}))
-    assert (engine.position, engine.journal) == (0, ())
-    fill(engine, PROMPT[:100])
-    assert same_capsule(engine.snapshot(), capsule)
+    short = {name: buffer[:, :-1] for name, buffer in capsule.state.items() if name != "hidden"}
+    rows = capsule.rows[0]
+    cut = {name: buffer[:, :, :-1] for name, buffer in rows.buffers.items()}
+    for odd in (
+        attrs.evolve(capsule, state={**capsule.state, **short}),
+        attrs.evolve(capsule, rows=(attrs.evolve(rows, buffers=cut),)),
+    ):
+        with pytest.raises(EngineFailed):
+            engine.restore(odd)
+        assert (engine.position, engine.journal) == (0, ())
+        fill(engine, PROMPT[:100])
+        assert same_capsule(engine.snapshot(), capsule)
 
 
 @pytest.mark.parametrize("mtp", [False, True], ids=["plain", "mtp"])

@@ -80,7 +80,7 @@ def test_a_longer_draft_feeds_its_own_rows():
 
 
 def cache(engine: DraftedEngine) -> torch.Tensor:
-    return engine.snapshot().buffers["mtp_kv"]
+    return torch.cat([row.buffers["mtp_kv"] for row in engine.snapshot().rows], 2)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
@@ -143,7 +143,7 @@ def test_a_model_without_the_layer_has_none_of_it():
     """No buffer, no drafter of that name; quoting still works."""
     engine = make_drafted(mtp=False)
     fill(engine, PROMPT[:70])
-    assert "mtp_kv" not in engine.snapshot().buffers
+    assert "mtp_kv" not in engine.snapshot().rows[0].buffers
     assert engine.info.drafters == ("lookup",)
     assert make_drafted().info.drafters == ("mtp", "lookup")
     assert make_drafted(draft_tokens_max=0).info.drafters == ()

@@ -1,9 +1,11 @@
 """Words to device and dtype."""
 
+import os
+
 import pytest
 import torch
 
-from flashrt.engine.placement import Placement
+from flashrt.engine.placement import Placement, free_bytes
 from flashrt.errors import CannotServe
 
 
@@ -22,3 +24,9 @@ def test_a_device_that_is_not_there_is_refused_by_name():
     assert Placement.of("auto", "auto").device.type == "cpu"
     with pytest.raises(CannotServe, match=r"--device cuda.*use --device cpu"):
         Placement.of("cuda", "auto")
+
+
+def test_free_memory_is_less_than_all_of_it():
+    """A machine that runs this test has some left."""
+    everything = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    assert 0 < free_bytes("cpu") < everything

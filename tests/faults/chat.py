@@ -9,6 +9,9 @@ CALLS = ("tests/chat/test_reader_calls.py", "tests/chat/test_json_call.py")
 THINKING = ("tests/chat/test_thinking.py",)
 STOPS = ("tests/chat/test_stops.py",)
 ARGUMENTS = ("tests/chat/test_arguments.py",)
+OUTLINE = ("tests/chat/test_outliner.py",)
+BILLING = ("tests/chat/test_billing.py",)
+BREAKS = ("tests/chat/test_breaks.py",)
 WRITERS = ("tests/protocols/test_chat_answer.py", "tests/protocols/test_completions.py")
 
 FAULTS = (
@@ -47,7 +50,7 @@ FAULTS = (
     Fault(
         "an incomplete character that is lost at the end",
         "flashrt/chat/answer.py",
-        "said = self._reader.text(self._ids_to_text.flush())",
+        "said = self._reader.text(rest)",
         'said = self._reader.text("")',
         ANSWER,
         "an answer that the model ends inside a character would hide that it does",
@@ -65,6 +68,7 @@ FAULTS = (
         "flashrt/chat/answer.py",
         "        if token in self._stop_ids:\n"
         "            self._ends.append(self._reader.position)\n"
+        "            self._whole.append(True)\n"
         "            return self._finish(FinishReason.STOP)",
         "        if token in self._stop_ids:\n"
         "            self._read(token)\n"
@@ -83,8 +87,8 @@ FAULTS = (
     Fault(
         "a stop string that keeps a token too many",
         "flashrt/chat/answer.py",
-        "max(1, bisect_right(self._ends, cut))",
-        "max(1, bisect_right(self._ends, cut) + 1)",
+        "shown = bisect_right(self._ends, cut)",
+        "shown = min(len(self._ends), bisect_right(self._ends, cut) + 1)",
         ANSWER,
         "the journal would hold text that the client never saw (G2)",
     ),
@@ -235,7 +239,7 @@ FAULTS = (
     Fault(
         "an open message that is closed",
         "flashrt/chat/render.py",
-        "        if field is not None:",
+        "        if talk.open_field is not None:",
         "        if False:",
         ("tests/chat/test_continuing.py",),
         "the model would begin a second message instead of going on",
@@ -271,5 +275,125 @@ FAULTS = (
         "(Reading.VALUE, ReadingEvent.PARAMETER_CLOSE): Reading.LEAVING",
         ("tests/specs/test_tables.py",),
         "values would end where the specification says that they go on",
+    ),
+    Fault(
+        "an outline that takes a user for the assistant",
+        "flashrt/chat/turns.py",
+        "return not self.role or (",
+        "return True or (",
+        OUTLINE,
+        "answers would be looked for where a user speaks",
+    ),
+    Fault(
+        "template arguments that no key has",
+        "flashrt/chat/outliner.py",
+        '        return sorted_json(counts) if counts else ""',
+        '        return ""',
+        OUTLINE,
+        "a history that is rendered otherwise would pass for the same",
+    ),
+    Fault(
+        "an argument of the generation prompt that counts",
+        "flashrt/chat/outliner.py",
+        "return digest(*(segment.key for segment in segments[:last]))",
+        "return digest(*(segment.key for segment in segments))",
+        OUTLINE,
+        "switching thinking on or off would read the whole history again",
+    ),
+    Fault(
+        "tools in the order of their keys",
+        "flashrt/chat/visible.py",
+        "json.dumps(value, sort_keys=True, ",
+        "json.dumps(value, ",
+        OUTLINE,
+        "arguments and schemas that a client wrote again would miss",
+    ),
+    Fault(
+        "calls without their names",
+        "flashrt/chat/visible.py",
+        '[[f["name"], f["arguments"]] for f in functions]',
+        '[f["arguments"] for f in functions]',
+        OUTLINE,
+        "a call of another function would pass for the same",
+    ),
+    Fault(
+        "an answer stripped where the template shows its blanks",
+        "flashrt/chat/outliner.py",
+        "if self._strips_content and closed:",
+        "if closed:",
+        OUTLINE,
+        "two texts that the model reads differently would be equal",
+    ),
+    Fault(
+        "tools that stand nowhere in the keys",
+        "flashrt/chat/outliner.py",
+        "begins_with = () if done else attrs.astuple(head)",
+        "begins_with = ()",
+        OUTLINE,
+        "without a system turn other tools would pass for the same",
+    ),
+    Fault(
+        "messages counted after they were joined",
+        "flashrt/chat/outliner.py",
+        "return message + talk.joined if message else 0",
+        "return message",
+        OUTLINE,
+        "the miss report would name another message than the client's",
+    ),
+    Fault(
+        "a billing line that is looked for everywhere",
+        "flashrt/chat/billing.py",
+        'r"^(?:x-',
+        'r"(?:x-',
+        BILLING,
+        "text that quotes the line would lose it",
+    ),
+    Fault(
+        "a billing line that stays",
+        "flashrt/chat/messages.py",
+        '    if plain[0]["role"] == "system":',
+        "    if False:",
+        BILLING,
+        "every session would read its opening again",
+    ),
+    Fault(
+        "a break counted in characters",
+        "flashrt/chat/breaks.py",
+        '(text.encode(errors="surrogatepass") for text in (was, now))',
+        "(text for text in (was, now))",
+        BREAKS,
+        "the byte in the report would be wrong behind every umlaut",
+    ),
+    Fault(
+        "an answer that was left out and is not missed",
+        "flashrt/chat/breaks.py",
+        "    if answer is not None:\n",
+        "    if False:\n",
+        BREAKS,
+        "a regenerated or rewritten answer would not be reported",
+    ),
+    Fault(
+        "thinking that may be dropped but also be another",
+        "flashrt/chat/breaks.py",
+        "if now.reasoning and was.reasoning != now.reasoning:",
+        "if False:",
+        BREAKS,
+        "a client that changes thinking would not learn why it misses",
+    ),
+    Fault(
+        "a kept half of a character",
+        "flashrt/chat/answer.py",
+        "while shown and not self._whole[shown - 1]:",
+        "while False:",
+        ANSWER,
+        "a replayed answer would have bytes that are no character",
+    ),
+    Fault(
+        "a tail that is forgotten",
+        "flashrt/chat/answer.py",
+        "tail = self._tokenizer.encode_exactly(text) if text else ()",
+        "tail = ()",
+        ANSWER,
+        "what the client saw of the last token would be lost in replay",
     ),
 )

@@ -10,6 +10,7 @@ LINEAR = ("tests/engine/test_linear.py",)
 FFN = ("tests/engine/test_ffn.py",)
 CHECKPOINT = ("tests/engine/test_checkpoint.py",)
 SAMPLER = ("tests/engine/test_sampler.py",)
+ROWS = ("tests/engine/test_rowblocks.py",)
 
 FAULTS = (
     Fault(
@@ -40,8 +41,8 @@ FAULTS = (
     Fault(
         "a capsule that shares its memory with the live state",
         "flashrt/engine/live.py",
-        '"kv": b.kv[:, :, :, :position].clone()',
-        '"kv": b.kv[:, :, :, :position]',
+        '"kv": b.kv[:, :, :, start:stop].clone()',
+        '"kv": b.kv[:, :, :, start:stop]',
         REAL,
         "the next request would change what was saved",
     ),
@@ -56,8 +57,8 @@ FAULTS = (
     Fault(
         "a restore that keeps the old pending id",
         "flashrt/engine/hybrid.py",
-        "self._journal = list(capsule.tokens)",
-        "self._journal = [*capsule.tokens[: capsule.position], *self._journal[-1:]]",
+        "self._journal = list(tokens)",
+        "self._journal = [*tokens[: capsule.position], *self._journal[-1:]]",
         REAL,
         "the restored session would go on with a word of another one",
     ),
@@ -189,10 +190,8 @@ FAULTS = (
     Fault(
         "a fake that rolls back below its restore",
         "flashrt/engine/fake.py",
-        "        self._pending = next(iter(capsule.tokens[capsule.position :]), None)\n"
-        "        self._floor = self.position",
-        "        self._pending = next(iter(capsule.tokens[capsule.position :]), None)\n"
-        "        self._floor = 0",
+        "        self._pending = capsule.pending\n        self._floor = self.position",
+        "        self._pending = capsule.pending\n        self._floor = 0",
         FAKE,
         "the walks would pass with a core that the real engine refuses",
     ),
@@ -247,5 +246,85 @@ FAULTS = (
         "missing = [key for key in slots if key not in keys and not key.startswith(MTP_PREFIX)]",
         CHECKPOINT,
         "drafts would come from memory that nothing has filled: never accepted, and nobody told",
+    ),
+    Fault(
+        "rows that a rollback leaves noted",
+        "flashrt/engine/live.py",
+        "        self.rows.cut(position)\n",
+        "",
+        ROWS,
+        "a capsule would hold rows of a text that was rolled back (G4)",
+    ),
+    Fault(
+        "a fake that notes rows behind a rollback",
+        "flashrt/engine/fake.py",
+        "        self._rows.cut(left - 1)\n",
+        "",
+        FAKE,
+        "the walks would pass with a core that mixes a rolled-back text into a capsule",
+    ),
+    Fault(
+        "a block that a restore skips though it was overwritten",
+        "flashrt/engine/rowblocks.py",
+        "if equal.block() is not row or equal.stop < min(row.stop, position):",
+        "if equal.block() is not row:",
+        ROWS,
+        "a restored session would read rows of what came in between (G4)",
+    ),
+    Fault(
+        "a restore that takes any block at the same place for its own",
+        "flashrt/engine/rowblocks.py",
+        "if equal.block() is not row or equal.stop < min(row.stop, position):",
+        "if equal.stop < min(row.stop, position):",
+        ROWS,
+        "two sessions of one length would be mixed (G4)",
+    ),
+    Fault(
+        "a block that is cut short and shared whole",
+        "flashrt/engine/rowblocks.py",
+        "or equal.stop < min(block.stop, position):\n                break\n            blocks",
+        "or equal.stop < 0:\n                break\n            blocks",
+        ROWS,
+        "a capsule would hold rows of a text that was rolled back (G4)",
+    ),
+    Fault(
+        "MTP slots of a block off by one",
+        "flashrt/engine/live.py",
+        "return slice(max(0, start - 1), max(0, stop - 1))",
+        "return slice(start, max(start, stop - 1))",
+        ROWS,
+        "the slot between two blocks would be nobody's, and drafts behind a restore be wrong",
+    ),
+    Fault(
+        "a block saved before its MTP slots are filled",
+        "flashrt/engine/live.py",
+        '            self.mtp.settle(self.position)\n            rows["mtp_kv"]',
+        '            rows["mtp_kv"]',
+        ROWS,
+        "a capsule would hold stale slots as if they were its own (G4a)",
+    ),
+    Fault(
+        "blocks that the engine itself keeps alive",
+        "flashrt/engine/rowblocks.py",
+        "EqualRows(weakref.ref(row), min(row.stop, position))",
+        "EqualRows(lambda row=row: row, min(row.stop, position))",
+        ROWS,
+        "memory of dropped capsules would stay taken, and no budget would know",
+    ),
+    Fault(
+        "a reset that remembers blocks",
+        "flashrt/engine/live.py",
+        "        self.rows.clear()\n        if self.mtp:\n            self.mtp.filled = 0",
+        "        if self.mtp:\n            self.mtp.filled = 0",
+        ROWS,
+        "a new conversation would be saved with the rows of the last one",
+    ),
+    Fault(
+        "bytes foretold without the MTP layer",
+        "flashrt/engine/buffers.py",
+        "        return rows + max(0, stop - max(1, start)) * self.mtp_kv[:, :, 0].nbytes",
+        "        return rows",
+        ROWS,
+        "the budget would be passed by what nobody counted",
     ),
 )

@@ -20,7 +20,7 @@ from flashrt.http.options import HttpOptions
 from flashrt.http.server import Address, serve_app
 from flashrt.items import Failed, Finished, Output, WorkItem
 from flashrt.metrics import RequestRecord
-from flashrt.policy.turn_loop import Turn
+from flashrt.policy.turn import Turn
 
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"

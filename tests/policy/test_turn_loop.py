@@ -10,9 +10,11 @@ from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.prefix import Action
-from flashrt.policy.steps import Performer
-from flashrt.policy.turn_loop import Answered, Ended, Planned, Prefilled, Progressed, Turn, TurnLoop
+from flashrt.policy.steps import Advance, Performer, Prefill, Restore, Save, Weigh
+from flashrt.policy.turn import Answered, Ended, Planned, Prefilled, Progressed, Saved, Turn
+from flashrt.policy.turn_loop import TurnLoop
 from tests.answers import IdAnswer
+from tests.policy.turns import Server, opening, said
 
 
 class Flag:
@@ -27,7 +29,7 @@ class Bench:
     def __init__(self, **engine):
         self.engine = FakeEngine(**engine)
         self.performer = Performer(self.engine)
-        self.loop = TurnLoop(AutoPrefixPolicy(), CutRule(64))
+        self.loop = TurnLoop(AutoPrefixPolicy(max_seq=256), CutRule(64))
 
     def serve(self, prompt, answer, cancel=None, perform=None, **sampling):
         turn = Turn(
@@ -68,7 +70,7 @@ def test_a_stop_pair_leaves_only_the_visible_ids():
         bench.serve([9, 9], answer := IdAnswer(20, stop_pair=tuple(whole.ids[at : at + 2])))
         visible = answer.ids[:-2] or answer.ids[:1]
         assert tuple(bench.engine.journal) == (9, 9, *visible)
-        assert bench.loop.policy.hot.ids == (9, 9, *visible)
+        assert bench.loop.policy.hot.journal.ids == [9, 9, *visible]
 
 
 BURST_MAX = 64
@@ -259,3 +261,112 @@ def test_output_start_is_where_the_answer_begins():
 
     bench.serve([9] * 7, IdAnswer(2), perform=perform)
     assert seen == [7]
+
+
+# -- capsules --------------------------------------------------------------------------------------
+
+
+def kinds(server):
+    return sorted((e.position, e.kind.value) for e in server.policy.store.entries())
+
+
+def test_a_long_first_turn_leaves_the_states_that_later_turns_need():
+    """The system turn, each eighth cut, and both boundaries of the turn."""
+    server = Server()
+    prompt = (*opening(1, 2), *said(*[7] * 1100))
+    served = server.serve(prompt)
+    ends = len(prompt) - 1, len(prompt) + len(served.ids) - 1
+    grid = [64 * n for n in range(1, 19) if (64 * n) < len(prompt)]
+    eighth = [cut for i, cut in enumerate([5, *grid]) if (i + 1) % 8 == 0]
+    assert kinds(server) == sorted(
+        [
+            (5, "system"),
+            *[(cut, "cut") for cut in eighth],
+            (ends[0], "prompt"),
+            (ends[1], "committed"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("cuts", [1, 2, 5])
+def test_a_cancelled_prefill_goes_on_at_the_cut_at_which_it_stopped(cuts):
+    """A retry repeats nothing that was read."""
+    server, flag, prompt = Server(), Flag(), said(*[7] * 500)
+    steps = 0
+
+    def perform(step):
+        nonlocal steps
+        steps += isinstance(step, Prefill | Advance)
+        flag.cancelled = steps == cuts
+        return server.performer.perform(step)
+
+    cancelled = server.serve(prompt, cancel=flag, perform=perform)
+    assert cancelled.events[-1].event is LifeEvent.CANCEL
+    again = server.serve(prompt)
+    assert again.plan.cached_tokens == 64 * cuts
+
+
+def test_a_failed_prefill_keeps_the_states_that_it_has_crossed():
+    """Only the call that failed, and those since the newest state, are made again."""
+    server, prompt = Server(), (*opening(1, 2), *said(*[7] * 500))
+
+    def perform(step):
+        if isinstance(step, Advance):
+            raise MemoryError("planted")  # noqa: TRY004 (it is a planted fault)
+        return server.performer.perform(step)
+
+    assert server.serve(prompt, perform=perform).events[-1].event is LifeEvent.FAIL
+    assert server.serve(prompt).plan.cached_tokens == 5
+
+
+@pytest.mark.parametrize("kind", [Weigh, Save, Restore])
+def test_a_fault_of_the_cache_costs_time_only(kind):
+    """Whatever of it fails, and always: every request is answered, as cold (G8)."""
+    server, cold = Server(), Server(budget=0)
+
+    def perform(step):
+        if isinstance(step, kind):
+            raise OSError("planted")
+        return server.performer.perform(step)
+
+    for prompt in (said(1, 2), said(3, 4), said(1, 2), said(1, 2)):
+        served = server.serve(prompt, perform=perform)
+        assert served.events
+        assert served.ids == cold.serve(prompt).ids
+        assert served.plan.cached_tokens in (0, len(prompt))
+    if kind is not Restore:
+        assert served.of(Saved)[0].error.startswith("OSError")
+
+
+def test_a_state_that_cannot_be_restored_is_let_go_and_reported_as_a_rebuild():
+    """G5: a hit that could not be used is no hit."""
+    server = Server()
+    server.serve(said(1, 2))
+    server.serve(said(3, 4))
+    held = len(server.policy.store.entries())
+
+    def perform(step):
+        if isinstance(step, Restore):
+            raise OSError("planted")
+        return server.performer.perform(step)
+
+    served = server.serve(said(1, 2), perform=perform)
+    assert served.action == "rebuild"
+    assert server.policy.store.report()["damaged"] == 1
+    assert len(server.policy.store.entries()) >= held - 1
+
+
+def test_what_is_parked_is_not_paid_for_twice():
+    """A boundary that is held is not saved again."""
+    server = Server()
+    first = server.serve(said(1, 2))
+    assert len(first.of(Saved)) == 2
+    side = server.serve(said(3, 4))
+    assert len(side.of(Saved)) == 2
+
+
+def test_only_what_was_kept_for_later_comes_after_the_end():
+    """The client has its answer before the state is saved."""
+    events = Server().serve(said(1, 2)).events
+    end = next(i for i, event in enumerate(events) if isinstance(event, Ended))
+    assert {type(event) for event in events[end + 1 :]} == {Saved}

@@ -31,6 +31,7 @@ class FakeRecord:
     completion_tokens: int = 7
     cached_tokens: int = 3
     reasoning_tokens: int = 2
+    lineage: tuple[tuple[int, bool, tuple[int, ...]], ...] = ((2, False, (9,)), (3, True, ()))
 
     def report(self) -> dict[str, object]:
         return {"prefix_action": "append", "cached_tokens": 3, "seed": 11}

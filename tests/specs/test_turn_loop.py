@@ -17,16 +17,18 @@ from flashrt.fsm.table import Machine
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.steps import Performer
-from flashrt.policy.turn_loop import (
+from flashrt.policy.turn import (
     Answered,
     Ended,
+    Pinned,
     Planned,
     Prefilled,
     Progressed,
+    Saved,
     Turn,
     TurnEvent,
-    TurnLoop,
 )
+from flashrt.policy.turn_loop import TurnLoop
 from tests.answers import IdAnswer
 from tests.specs.product import Joint, Rules, Walk, may_be_taken
 
@@ -68,7 +70,7 @@ class Bench:
 
     def __init__(self, **engine: int) -> None:
         self.performer = Performer(FakeEngine(**engine))
-        self.loop = TurnLoop(AutoPrefixPolicy(), CutRule(64))
+        self.loop = TurnLoop(AutoPrefixPolicy(max_seq=256), CutRule(64))
         self.loop.boundary = self.boundary = Recorded()
 
     def serve(
@@ -106,7 +108,7 @@ class Bench:
 def pairs_of(event: TurnEvent) -> list[tuple[LifeEvent | None, SinkEvent | None]]:
     """What the worker fires for an event: at the request, and at its sink."""
     match event:
-        case Planned() | Progressed():
+        case Planned() | Progressed() | Pinned() | Saved():
             return []
         case Prefilled():
             return [(LifeEvent.PREFILLED, None)]

@@ -20,9 +20,11 @@ from flashrt.fsm.boundary import Boundary
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
+from flashrt.policy.lineage import end
 from flashrt.policy.prefix import Action
-from flashrt.policy.steps import Performer, Step, StepResult
-from flashrt.policy.turn_loop import Answered, Ended, Planned, Prefilled, Turn, TurnLoop
+from flashrt.policy.steps import Performer, Restore, Save, Step, StepResult, Weigh
+from flashrt.policy.turn import Answered, Ended, Planned, Prefilled, Saved, Turn
+from flashrt.policy.turn_loop import TurnLoop
 from tests.answers import IdAnswer
 
 VOCAB = 24
@@ -34,6 +36,10 @@ class Flag:
     """A cancel token that a walk sets."""
 
     cancelled = False
+
+
+CACHE_STEPS = (Weigh, Save, Restore)
+"""What may fail without a request's noticing (G8)."""
 
 
 class EngineBroke(Exception):
@@ -50,6 +56,8 @@ class Request:
     namespace: str
     stop_pair: tuple[int, int] | None = None
     draft_tokens: int | None = None
+    hint: str | None = None
+    pin_prefix: int | bool | None = None
     cancel: Flag = attrs.field(factory=Flag)
     output: list[int] = attrs.field(factory=list)
     plan: Planned | None = None
@@ -75,6 +83,8 @@ class Request:
             answer=self.answer,
             cancel=self.cancel,
             namespace=self.namespace,
+            session_hint=self.hint,
+            pin_prefix=self.pin_prefix,
         )
 
 
@@ -94,12 +104,18 @@ class TurnLoopWalk(RuleBasedStateMachine):
 
     requests = Bundle("requests")
 
-    @initialize(burst_max=st.sampled_from([1, 4, 64]), chunk=st.sampled_from([64, 128]))
-    def start(self, burst_max, chunk):
+    @initialize(
+        burst_max=st.sampled_from([1, 4, 64]),
+        chunk=st.sampled_from([64, 128]),
+        budget=st.sampled_from([0, 600, 2_000, 6_000, 10**6]),
+    )
+    def start(self, burst_max, chunk, budget):
+        self.budget = budget
         self.engine = FakeEngine(vocab_size=VOCAB, max_seq=MAX_SEQ, burst_max=burst_max)
         self.performer = Performer(self.engine)
         rule = CutRule(chunk, system_open=(2,), turn_end=(3, 4))
-        self.loop = TurnLoop(AutoPrefixPolicy(), rule)
+        policy = AutoPrefixPolicy(max_seq=MAX_SEQ, capsule_budget_bytes=budget)
+        self.loop = TurnLoop(policy, rule)
         self.seen: list[Request] = []
         self.exit_was_clean = False
 
@@ -114,10 +130,15 @@ class TurnLoopWalk(RuleBasedStateMachine):
             "draft_tokens": st.sampled_from([None, None, 0, 2, 63]),
             "seed": st.sampled_from([0, 0, 7]),
             "namespace": st.sampled_from(["a", "a", "b"]),
+            "hint": st.sampled_from([None, None, "s", "t"]),
+            "pin_prefix": st.sampled_from([None, None, None, True, False, 10, 70]),
         }
     )
     trouble = st.one_of(
-        st.none(), st.none(), st.tuples(st.sampled_from(["cancel", "fault"]), st.integers(0, 6))
+        st.none(),
+        st.none(),
+        st.tuples(st.sampled_from(["cancel", "fault"]), st.integers(0, 12)),
+        st.tuples(st.just("cache fault"), st.integers(0, 2)),
     )
 
     @rule(target=requests, prompt=prompts, wants=wants, trouble=trouble)
@@ -164,12 +185,16 @@ class TurnLoopWalk(RuleBasedStateMachine):
         return self.serve(longer, None)
 
     def serve(self, request, trouble):
-        steps = 0
+        steps = cache_steps = 0
 
         def perform(step: Step) -> StepResult:
-            nonlocal steps
+            nonlocal steps, cache_steps
             steps += 1
-            if trouble == ("fault", steps):
+            if isinstance(step, CACHE_STEPS):
+                cache_steps += 1
+                if trouble == ("cache fault", cache_steps):
+                    raise EngineBroke
+            elif trouble == ("fault", steps):
                 raise EngineBroke
             result = self.performer.perform(step)
             if trouble == ("cancel", steps):
@@ -181,7 +206,7 @@ class TurnLoopWalk(RuleBasedStateMachine):
             self.note(request, events)
         self.seen.append(request)
         assert request.ended is not None, "every turn ends"
-        if trouble is None:
+        if trouble is None or trouble[0] == "cache fault":
             assert request.ended.event is LifeEvent.FINISH, request.ended
         self.exit_was_clean = request.ended.event is LifeEvent.FINISH
         self.check_words(request)
@@ -189,7 +214,8 @@ class TurnLoopWalk(RuleBasedStateMachine):
 
     def note(self, request, events):
         for event in events:
-            assert request.ended is None, "nothing comes after the end"
+            kept_for_later = isinstance(event, Saved)
+            assert request.ended is None or kept_for_later, "nothing comes after the end"
             match event:
                 case Planned():
                     request.plan = event
@@ -224,13 +250,24 @@ class TurnLoopWalk(RuleBasedStateMachine):
     @invariant()
     def hot_means_equal(self):
         """COMMITTED if and only if the exit was clean; then engine and policy agree on every id."""
-        hot = self.loop.policy.hot
+        hot = self.loop.policy.hot and self.loop.policy.hot.journal
         assert (self.loop.boundary.state is Boundary.COMMITTED) == self.exit_was_clean
         assert (hot is not None) == self.exit_was_clean
         assert self.loop.boundary.state in (Boundary.COMMITTED, Boundary.NOTHING)
         if hot is not None:
-            assert hot.ids == tuple(self.engine.journal)
-            assert hot.processed == self.engine.position
+            assert tuple(hot.ids) == tuple(self.engine.journal)
+            assert hot.processed == self.engine.position == end(hot.lineage)
+
+    @invariant()
+    def the_store_holds_what_it_says(self):
+        """Within its budget; and each capsule is the state that its key, ids and lineage name."""
+        store = self.loop.policy.store
+        assert store.footprint() <= self.budget
+        for entry in store.entries():
+            fresh = FakeEngine(vocab_size=VOCAB, max_seq=MAX_SEQ)
+            fresh.restore(entry.capsule)
+            assert tuple(fresh.journal) == entry.capsule.tokens
+            assert fresh.position == entry.capsule.position == end(entry.lineage)
 
 
 @pytest.mark.parametrize("examples", [150, pytest.param(3000, marks=pytest.mark.slow)])

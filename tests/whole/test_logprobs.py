@@ -43,7 +43,7 @@ async def test_there_are_as_many_as_tokens_streamed_or_not():
 @pytest.mark.parametrize("sampling", [{"temperature": 0}, {"temperature": 1, "seed": 5}])
 async def test_drafts_and_limits_change_no_logprob(engine, sampling):
     """They are the model's own, before anything that limits the choice."""
-    async with running_server(engine) as server:
+    async with running_server(engine, capsule_budget_mb=0) as server:  # always the same path
         alone, drafted = [
             (await server.chat("hi", **ASKED, **sampling, flashrt_draft_tokens=count))["choices"]
             for count in (0, 4)

@@ -1,0 +1,58 @@
+"""How long the ways to a first token take: estimates, fed with what was measured.
+
+A prefill costs a constant, in which the weights are read, and something for each token; bringing a
+capsule back costs by its bytes. No clock in here: the engine thread tells what a step took.
+"""
+
+import math
+
+import attrs
+
+WEIGHT = 0.2
+"""Of the newest measurement in the running estimate."""
+
+OUTLIER = 10.0
+"""A measurement counts as at most so many times the estimate: a hiccup is no new speed."""
+
+PROBE_TOKENS = 64
+"""A prefill of fewer tokens tells what a call costs, a longer one what a token does."""
+
+
+@attrs.define
+class CostModel:
+    """Estimated milliseconds. The first values are those of a small model on a CPU."""
+
+    prefill_call_ms: float = 5.0
+    prefill_token_ms: float = 0.2
+    restore_mib_ms: float = 0.2
+
+    def prefill_ms(self, tokens: int) -> float:
+        """To process so many tokens; nothing for none."""
+        return self.prefill_call_ms + tokens * self.prefill_token_ms if tokens > 0 else 0.0
+
+    def restore_ms(self, capsule_bytes: int) -> float:
+        """To bring back a capsule of that size."""
+        return max(capsule_bytes, 0) / 2**20 * self.restore_mib_ms
+
+    def prefilled(self, tokens: int, ms: float) -> None:
+        """A prefill of so many tokens took `ms`."""
+        if tokens <= 0:
+            return
+        if tokens < PROBE_TOKENS:
+            per_call = ms - tokens * self.prefill_token_ms
+            self.prefill_call_ms = _moved(self.prefill_call_ms, per_call)
+        else:
+            per_token = (ms - self.prefill_call_ms) / tokens
+            self.prefill_token_ms = _moved(self.prefill_token_ms, per_token)
+
+    def restored(self, capsule_bytes: int, ms: float) -> None:
+        """A capsule of that size was brought back in `ms`."""
+        if capsule_bytes > 0:
+            self.restore_mib_ms = _moved(self.restore_mib_ms, ms / (capsule_bytes / 2**20))
+
+
+def _moved(estimate: float, measured: float) -> float:
+    """The estimate, a step nearer to a measurement; what cannot be right moves nothing."""
+    if not math.isfinite(measured) or measured <= 0:
+        return estimate
+    return estimate + WEIGHT * (min(measured, estimate * OUTLIER) - estimate)
