@@ -64,7 +64,7 @@ def tag_name(written: str) -> str:
         name = name[: attribute.start()]
     if name[0] in "\"'":
         name = name[1:].partition(name[0])[0] or name.strip("\"'")
-    return name.rstrip("\"'").strip() or name
+    return name.rstrip("\"'").strip() or written.strip()
 
 
 def _opening(event: ReadingEvent, word: str) -> list[Marker]:

@@ -86,6 +86,7 @@ def test_what_is_no_name_makes_no_marker(name: str):
         ('limit type="integer"', "limit"),
         ('"limit" type="integer"', "limit"),
         ("two words", "two words"),
+        ("' _=_", "' _=_"),
         ("a=b", "a=b"),
     ],
 )
