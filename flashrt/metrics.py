@@ -179,8 +179,8 @@ class RequestRecord:
             "cached_tokens": self.cached_tokens,
             "new_prefill_tokens": self.new_prefill_tokens,
             "replayed_tokens": self.replayed_tokens,
-            "miss": self.miss,
-            "pin": self.pin,
+            "miss": _plain(self.miss),
+            "pin": _plain(self.pin),
             "restore_ms": self.restore_ms,
             "saved_capsules": self.saved_capsules,
             "queued_ms": self.queued_ms,
@@ -216,7 +216,7 @@ class Ledger:
         if record.prefix_action is not None:
             self.by_action[record.prefix_action] += 1
         if record.miss is not None:
-            self.misses[str(record.miss["kind"])] += 1
+            self.misses[str(record.miss.get("kind", "unknown"))] += 1
         self.tokens["prompt_tokens"] += record.prompt_tokens
         self.tokens["cached_tokens"] += record.cached_tokens
         self.tokens["completion_tokens"] += record.completion_tokens
@@ -241,10 +241,16 @@ class Ledger:
 
 
 def _logged(value: object) -> str:
-    """A value of the log line; lists and objects without a space, as JSON."""
-    return (
-        json.dumps(value, separators=(",", ":")) if isinstance(value, dict | list) else str(value)
-    )
+    """A value of the log line; lists and objects as JSON in which no space is left."""
+    if not isinstance(value, Mapping | list | tuple):
+        return str(value)
+    text = json.dumps(value, separators=(",", ":"), default=dict)
+    return text.replace(" ", "\\u0020")  # between tokens there is none, so it stands in a text
+
+
+def _plain(found: Mapping[str, object] | None) -> dict[str, object] | None:
+    """As a dict: JSON writers know no other mapping."""
+    return None if found is None else dict(found)
 
 
 def _ms(start: float | None, end: float | None) -> float | None:

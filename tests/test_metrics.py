@@ -1,13 +1,18 @@
 """One record per request, and what is derived from it."""
 
 import json
+import logging
+import re
+from types import MappingProxyType
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt.fsm.lifecycle import Life
 from flashrt.metrics import DraftStats, GenerationStats, Ledger, RequestRecord
+from tests.source import ROOT
 
 MISSION_FIELDS = {
     "queued_ms",
@@ -173,6 +178,105 @@ def test_a_log_line_is_split_at_spaces_alone(caplog):
     values = dict(word.split("=", 1) for word in line.split()[1:])
     assert json.loads(values["accepted_per_position"]) == [3, 2, 2, 1, 1]
     assert json.loads(values["drafters"])["mtp"]["spec_accepts"] == 4
+
+
+MISS = {"message": 3, "byte": 17, "kind": "answer_text"}
+REUSE = {
+    "replayed_tokens": 12,
+    "miss": MISS,
+    "pin": {"pinned_tokens": 64},
+    "restore_ms": 1.25,
+    "saved_capsules": 2,
+}
+
+
+def line_of(record):
+    """The log line that closing the record writes."""
+    log, lines = logging.getLogger("flashrt"), []
+    level, listener = log.level, lines.append
+    log.setLevel("INFO")
+    log.addFilter(listener)
+    try:
+        Ledger().close(record)
+    finally:
+        log.removeFilter(listener)
+        log.setLevel(level)
+    (line,) = lines
+    return line.getMessage()
+
+
+def logged(**wish):
+    """The values of a record's log line, by name."""
+    return dict(word.split("=", 1) for word in line_of(finished(**wish)).split(" ")[1:])
+
+
+def test_the_report_says_how_a_prompt_was_reused():
+    """Each field by its name, as it stands in the record."""
+    report = finished(**REUSE).report()
+    assert {name: report[name] for name in REUSE} == REUSE
+
+
+def test_the_log_line_says_where_a_prefix_broke():
+    """The message, the byte and the kind, and the other figures of reuse, one word each."""
+    values = logged(**REUSE)
+    assert values["miss"] == '{"message":3,"byte":17,"kind":"answer_text"}'
+    assert {name: json.loads(values[name]) for name in REUSE} == REUSE
+
+
+def test_where_nothing_broke_the_report_says_null_and_the_line_nothing():
+    """None is no miss, no wish to pin and nothing restored; counts are 0 all the same."""
+    report = finished().report()
+    assert [report[name] for name in ("miss", "pin", "restore_ms")] == [None, None, None]
+    assert (report["replayed_tokens"], report["saved_capsules"]) == (0, 0)
+    assert logged().keys().isdisjoint({"miss", "pin", "restore_ms"})
+
+
+readings = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=6),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=4), inner),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.text(max_size=4), readings), st.booleans())
+def test_an_object_is_one_word_of_the_log_line_whatever_it_holds(found, frozen):
+    """Blanks and line ends inside texts too; any mapping is written as a dict is."""
+    words = line_of(finished(pin=MappingProxyType(found) if frozen else found)).split()
+    (word,) = [word for word in words if word.startswith("pin=")]
+    assert json.loads(word.removeprefix("pin=")) == found
+
+
+def test_any_mapping_is_json_in_the_block():
+    """The writers of answers know dicts only."""
+    report = finished(miss=MappingProxyType(MISS), pin=MappingProxyType({"unpinned": 1})).report()
+    written = json.loads(msgspec.json.encode(report))
+    assert (written["miss"], written["pin"]) == (MISS, {"unpinned": 1})
+
+
+def test_the_page_about_http_has_every_field_of_the_report():
+    """docs/http.md says what each one means, and its example has all of them, in their order."""
+    page = (ROOT / "docs" / "http.md").read_text()
+    report = finished().report()
+    assert [name for name in report if f"`{name}`" not in page] == []
+    (example,) = re.findall(r"^```json\n(.*?)^```", page, flags=re.M | re.S)
+    assert list(json.loads(example)) == list(report)
+
+
+def test_misses_are_counted_by_their_kind():
+    """So that /health shows what breaks prefixes here; a request without one is in no count."""
+    ledger = Ledger()
+    for kind in ("message", "evicted", "message"):
+        ledger.close(finished(miss={"kind": kind}))
+    ledger.close(finished())
+    assert ledger.report()["prefix_misses"] == {"message": 2, "evicted": 1}
+
+
+def test_a_miss_without_a_kind_is_counted_and_does_no_harm():
+    """A report that is poorer than expected must not end the engine's delivery."""
+    ledger = Ledger()
+    ledger.close(finished(miss={}))
+    assert ledger.report()["prefix_misses"] == {"unknown": 1}
+    assert ledger.report()["requests"] == {"DONE": 1}
 
 
 def test_a_record_without_an_end_is_not_counted():

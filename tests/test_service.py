@@ -1,8 +1,12 @@
 """From a request to an admitted item."""
 
 import threading
+from contextlib import asynccontextmanager
 
 import pytest
+import trio
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flashrt.chat.constrained import Constraints
 from flashrt.chat.guide import Guide
@@ -12,19 +16,44 @@ from flashrt.engine.fake import FakeEngine
 from flashrt.errors import BadRequest, PromptTooLong, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import Life
 from flashrt.fsm.server import ServerEvent
+from flashrt.items import Failed, Finished
 from flashrt.policy.steps import Performer
 from flashrt.serve import assemble
-from flashrt.service import namespace
-from flashrt.settings import Settings
+from flashrt.service import NAMESPACE_SOURCES, namespace
+from flashrt.settings import Settings, fields
 from tests.whole.server import VOICE
 
 
-def service(*, burst_max=1, **wish):
-    """A ready service on a fake engine that nobody runs."""
-    engine = FakeEngine(vocab_size=VOICE.tokenizer.vocab_size, max_seq=128, burst_max=burst_max)
-    _, desk = assemble(Settings(**wish), VOICE, Performer(engine))
+def assembled(*, burst_max=1, max_seq=128, **wish):
+    """A worker that nobody runs yet, on a fake engine, and its ready service."""
+    engine = FakeEngine(vocab_size=VOICE.tokenizer.vocab_size, max_seq=max_seq, burst_max=burst_max)
+    worker, desk = assemble(Settings(**wish), VOICE, Performer(engine))
     desk.state.fire(ServerEvent.LOADED)
-    return desk
+    return worker, desk
+
+
+def service(**wish):
+    """A ready service on a fake engine that nobody runs."""
+    return assembled(**wish)[1]
+
+
+@asynccontextmanager
+async def asking(**wish):
+    """A service whose worker runs while the block does, and a function that asks it to the end."""
+    worker, desk = assembled(max_seq=4096, **wish)
+
+    async def ask(system, user, **also):
+        messages = ({"role": "system", "content": system}, {"role": "user", "content": user})
+        item = await desk.open(AgentRequest("m", messages, max_tokens=4, **also), client="")
+        ends = [piece async for piece in item.sink if isinstance(piece, Finished | Failed)]
+        assert [type(end) for end in ends] == [Finished]
+        return item
+
+    with trio.fail_after(20):
+        async with trio.open_nursery() as nursery:
+            await nursery.start(worker.run)
+            yield desk, ask
+            nursery.cancel_scope.cancel()
 
 
 def ids_request(count=5, **wish):
@@ -123,6 +152,120 @@ def test_no_value_of_one_source_names_anothers_namespace():
     assert len(set(spaces)) == len(spaces)
     assert namespace(ids_request(), "secret") == namespace(ids_request(), "secret")
     assert "secret" not in namespace(ids_request(), "secret")
+
+
+texts = st.none() | st.text(max_size=3) | st.sampled_from(["client:", "cache_salt:x", "x"])
+ORDERS = {
+    "default": ["prompt_cache_key", "cache_salt", "client"],
+    "cache_salt": ["cache_salt", "client"],
+    "api_key": ["client"],
+}
+
+
+def source_and_value(sources, said):
+    """The first source that the mode lets count and that says something."""
+    return next((name, said[name]) for name in ORDERS[sources] if said[name] is not None)
+
+
+def space_of(sources, said):
+    """The namespace of a request that says this."""
+    hints = CacheHints(said["prompt_cache_key"], said["cache_salt"])
+    return namespace(ids_request(hints=hints), said["client"], sources)
+
+
+sayings = st.fixed_dictionaries(
+    {"prompt_cache_key": texts, "cache_salt": texts, "client": st.text(max_size=3)}
+)
+
+
+@pytest.mark.parametrize("sources", ORDERS)
+@given(one=sayings, other=sayings)
+def test_who_shares_a_namespace_is_said_by_the_first_source_that_counts(sources, one, other):
+    """G10: the same source and the same value, or nothing is shared; "" is a value too."""
+    same = source_and_value(sources, one) == source_and_value(sources, other)
+    assert (space_of(sources, one) == space_of(sources, other)) == same
+    assert space_of(sources, one).startswith(f"{source_and_value(sources, one)[0]}:")
+
+
+@pytest.mark.parametrize("sources", ORDERS)
+@given(said=sayings, hint=texts)
+def test_what_does_not_count_and_a_session_hint_move_no_namespace(sources, said, hint):
+    """They are hints: whoever sends another one stays with what was theirs."""
+    bare = {name: value if name in ORDERS[sources] else None for name, value in said.items()}
+    hints = CacheHints(said["prompt_cache_key"], said["cache_salt"], session=hint)
+    assert namespace(ids_request(hints=hints), said["client"], sources) == space_of(sources, bare)
+
+
+@pytest.mark.parametrize(
+    ("wish", "space"),
+    [
+        ({}, "prompt_cache_key:k"),
+        ({"namespace_from": "default"}, "prompt_cache_key:k"),
+        ({"namespace_from": "cache_salt"}, "cache_salt:s"),
+        ({"namespace_from": "api_key"}, namespace(ids_request(), "somebody")),
+    ],
+)
+async def test_the_setting_chooses_what_names_the_namespace(wish, space):
+    """`--namespace-from`; a prompt_cache_key that does not count still hints at the session."""
+    hints = CacheHints(prompt_cache_key="k", cache_salt="s", session="k")
+    item = await service(**wish).open(ids_request(hints=hints), client="somebody")
+    assert (item.turn.namespace, item.turn.session_hint) == (space, "k")
+
+
+def test_every_choice_of_the_setting_is_known_here():
+    """And the other way round."""
+    field = next(field for field in fields() if field.name == "namespace_from")
+    assert list(NAMESPACE_SOURCES) == list(field.metadata["choices"]) == list(ORDERS)
+
+
+@pytest.mark.parametrize("wish", [None, True, False, 0, 640, 10**30])
+async def test_a_wish_to_pin_reaches_the_turn(wish):
+    """As it is; whether it can be had is known only when the prompt is processed."""
+    item = await service().open(ids_request(pin_prefix=wish), client="")
+    assert item.turn.pin_prefix is wish
+
+
+def test_health_has_every_figure_of_saved_states_from_the_start():
+    """A dashboard need not guess which will come."""
+    capsules = service(capsule_budget_mb=3).health()["capsules"]
+    counts = ["stored", "evicted", "declined", "thinned", "damaged"]
+    assert list(capsules) == ["count", "bytes", "budget_bytes", "pinned", *counts]
+    assert capsules.pop("budget_bytes") == 3 << 20
+    assert set(capsules.values()) == {0}
+
+
+async def test_health_says_what_saved_states_hold():
+    """What was stored and is not gone is there, within the budget."""
+    async with asking(capsule_budget_mb=1) as (desk, ask):
+        item = await ask("be brief", "hello", pin_prefix=True)
+        # At one moment: the state of the answer's end is saved behind it.
+        capsules, saved = desk.health()["capsules"], item.record.saved_capsules
+    assert capsules["stored"] == saved > 0
+    gone = capsules["evicted"] + capsules["thinned"] + capsules["damaged"]
+    assert capsules["count"] == capsules["stored"] - gone
+    assert capsules["pinned"] == 1
+    assert 0 < capsules["bytes"] <= capsules["budget_bytes"] == 1 << 20
+
+
+async def test_without_a_budget_nothing_is_saved_and_a_pin_is_refused_with_a_reason():
+    """The request is served all the same."""
+    async with asking(capsule_budget_mb=0) as (desk, ask):
+        item = await ask("be brief", "hello", pin_prefix=True)
+        capsules, saved = desk.health()["capsules"], item.record.saved_capsules
+    assert saved == capsules["stored"] == capsules["bytes"] == 0
+    assert "--capsule-budget-mb" in item.record.pin["refused"]
+
+
+async def test_a_broken_prefix_is_in_the_record_and_in_the_totals():
+    """Which message and which byte; /health counts it by its kind."""
+    async with asking() as (desk, ask):
+        hints = CacheHints(session="one")
+        first = await ask("be brief", "tell me of herons", hints=hints)
+        second = await ask("be brief", "tell me of hens", hints=hints)
+        totals = desk.health()["totals"]
+    assert first.record.miss is None
+    assert second.record.miss == {"message": 1, "byte": 13, "kind": "message"}
+    assert totals["prefix_misses"] == {"message": 1}
 
 
 async def test_tokens_are_those_of_the_prompt_that_would_be_served():

@@ -92,6 +92,12 @@ def test_auto_is_zero(text):
     assert (chosen.max_seq, chosen.threads, chosen.max_output_tokens) == (0, 0, 0)
 
 
+@pytest.mark.parametrize(("text", "budget"), [("auto", -1), ("-1", -1), ("0", 0), ("7", 7)])
+def test_no_room_for_saved_states_is_not_the_same_as_auto(text, budget):
+    """0 keeps none, so what the server works out by itself is another number."""
+    assert load({"capsule_budget_mb": text}, {}).capsule_budget_mb == budget
+
+
 @pytest.mark.parametrize(
     ("flags", "words"),
     [
@@ -102,6 +108,13 @@ def test_auto_is_zero(text):
         ({"chunk_tokens": "100"}, "--chunk-tokens is 100; it must be a multiple of 64"),
         ({"draft_tokens_max": "64"}, "--draft-tokens-max is 64; it must be at most 63"),
         ({"device": "tpu"}, "--device is 'tpu'; it must be one of auto, cpu, cuda"),
+        (
+            {"namespace_from": "prompt_cache_key"},
+            "--namespace-from is 'prompt_cache_key'; it must be one of default, cache_salt, "
+            "api_key",
+        ),
+        ({"capsule_budget_mb": "-2"}, "--capsule-budget-mb is -2; it must be at least 0, or auto"),
+        ({"capsule_budget_mb": "1.5"}, "--capsule-budget-mb is '1.5'; it must be a whole number"),
         ({"heartbeat_s": "nan"}, "--heartbeat-s is nan; it must be at least 0.05"),
         ({"client_stall_s": "inf"}, "--client-stall-s is inf; it must be at most 3600"),
         ({"model": ""}, "MODEL is ''; it must be a text that is not empty"),

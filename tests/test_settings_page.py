@@ -13,10 +13,24 @@ def test_the_page_is_up_to_date():
     assert PAGE.read_text() == settings_page.page()
 
 
+ROWS = settings_page.page().splitlines()
+
+
+def row_of(field):
+    """The one line of the table that is about the setting."""
+    (row,) = [line for line in ROWS if line.startswith(f"| `{flag_name(field)}`")]
+    return row
+
+
 def test_every_setting_has_a_row_with_its_default():
     """An automatic value is called so, whatever number stands for it."""
-    page = settings_page.page()
     for field in fields():
-        (row,) = [line for line in page.splitlines() if line.startswith(f"| `{flag_name(field)}`")]
         if "auto" in field.metadata:
-            assert "| `auto` |" in row
+            assert "| `auto` |" in row_of(field)
+
+
+def test_every_choice_is_in_its_settings_row():
+    """Which words a setting takes need not be guessed."""
+    for field in fields():
+        choices = field.metadata.get("choices", ())
+        assert row_of(field).rstrip(" |").endswith(", ".join(choices))

@@ -26,6 +26,23 @@ STATUSES: Mapping[int, str] = {
     503: "The server is loading, draining, or has stopped.",
 }
 
+MEANINGS: Mapping[str, str] = {
+    "top_k": "Of the likeliest tokens, how many may come; 0 or -1 is off.",
+    "min_p": "How likely a token must be, against the likeliest.",
+    "repetition_penalty": "Above 1, what has come before is less likely.",
+    "prompt_cache_key": "Whose prefixes may be reused, by default; else a hint at the session.",
+    "cache_salt": "Whose prefixes may be reused, unless --namespace-from is api_key.",
+    "enable_thinking": "Whether the model thinks, for templates that know it.",
+    "thinking_budget": "Thinking tokens at most; 0 is no thinking.",
+    "chat_template_kwargs": "Further arguments of the template.",
+    "continue_final_message": "False: a last message of the assistant's own is not gone on with.",
+    "flashrt_return_token_ids": "Adds token ids and the lineage to the `flashrt` block.",
+    "flashrt_draft_tokens": "Tokens drafted a step; 0 is no drafts, null lets the server choose.",
+    "flashrt_pin_prefix": "Keeps the state of the system turn (true), or of the last cut at or "
+    "below so many tokens; false or 0 lets go.",
+}
+"""Request fields that OpenAI's API does not have, or that mean more here."""
+
 DOOR = (401, 403)
 BODY = (400, *DOOR, 404, 408, 413, 415)
 ANSWER = (*BODY, 429, 500, 503)
@@ -107,6 +124,10 @@ def document(version: str) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         types, schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
     )
+    for schema in components.values():
+        for name, field in schema.get("properties", {}).items():
+            if name in MEANINGS:
+                field["description"] = MEANINGS[name]
     known = dict(zip(types, schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:

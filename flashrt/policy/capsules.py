@@ -145,23 +145,28 @@ class CapsuleStore:
             self.use(known)
             return known
         entry = Entry(key, capsule, namespace, session, kind, turn, lineage)
+        if _held([*self._staying(), capsule]) > self.budget_bytes:
+            entry.machine.fire(CapsuleEvent.DECLINE)
+            self.counts["declined"] += 1
+            return None
         while self._bytes + self._added_by(capsule) > self.budget_bytes:
-            if self.evict_lru() is None:
-                entry.machine.fire(CapsuleEvent.DECLINE)
-                self.counts["declined"] += 1
-                return None
+            gone = self.evict_lru()
+            assert gone is not None, "bytes are counted that nobody holds"
         self._add(entry)
         return entry
 
     def make_room(self, need_bytes: int, keep: Collection[Entry] = ()) -> bool:
         """Evict until `need_bytes` more fit; whether they do. `keep` stays.
 
+        Where they cannot fit, whatever may go, nothing goes.
         What goes may take rows with it that the newcomer would have shared: weigh it again.
         """
+        if _held(self._staying(keep)) + need_bytes > self.budget_bytes:
+            self.counts["declined"] += 1
+            return False
         while self._bytes + need_bytes > self.budget_bytes:
-            if self.evict_lru(keep) is None:
-                self.counts["declined"] += 1
-                return False
+            gone = self.evict_lru(keep)
+            assert gone is not None, "bytes are counted that nobody holds"
         return True
 
     def evict_lru(self, keep: Collection[Entry] = ()) -> Entry | None:
@@ -170,7 +175,8 @@ class CapsuleStore:
         if not may_go:
             return None
         entry = min(may_go, key=lambda e: (not e.first_to_go, self._worth(e)))
-        self._clock = max(self._clock, self._worth(entry))
+        if not entry.first_to_go:
+            self._clock = max(self._clock, self._worth(entry))
         self.counts["evicted"] += 1
         self._remove(entry, CapsuleEvent.EVICT)
         return entry
@@ -215,6 +221,10 @@ class CapsuleStore:
             entry.machine.fire(CapsuleEvent.UNPIN)
 
     # -- inside ------------------------------------------------------------------------------------
+
+    def _staying(self, keep: Collection[Entry] = ()) -> list[Capsule]:
+        """The capsules that no eviction takes."""
+        return [e.capsule for e in self._entries.values() if e.pinned or e in keep]
 
     def _heading(self, namespace: str, packed: bytes, at_most: int | None) -> Iterator[Entry]:
         """Deepest first. The checksum only says where to look: all ids are compared."""

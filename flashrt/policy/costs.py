@@ -12,7 +12,8 @@ WEIGHT = 0.2
 """Of the newest measurement in the running estimate."""
 
 OUTLIER = 10.0
-"""A measurement counts as at most so many times the estimate: a hiccup is no new speed."""
+"""A measurement counts as at most so many times the estimate, or so small a part of it: a hiccup
+is no new speed."""
 
 PROBE_TOKENS = 64
 """A prefill of fewer tokens tells what a call costs, a longer one what a token does."""
@@ -36,7 +37,7 @@ class CostModel:
 
     def prefilled(self, tokens: int, ms: float) -> None:
         """A prefill of so many tokens took `ms`."""
-        if tokens <= 0:
+        if tokens <= 0 or not 0 < ms < math.inf:
             return
         if tokens < PROBE_TOKENS:
             per_call = ms - tokens * self.prefill_token_ms
@@ -47,12 +48,15 @@ class CostModel:
 
     def restored(self, capsule_bytes: int, ms: float) -> None:
         """A capsule of that size was brought back in `ms`."""
-        if capsule_bytes > 0:
+        if capsule_bytes > 0 and 0 < ms < math.inf:
             self.restore_mib_ms = _moved(self.restore_mib_ms, ms / (capsule_bytes / 2**20))
 
 
 def _moved(estimate: float, measured: float) -> float:
-    """The estimate, a step nearer to a measurement; what cannot be right moves nothing."""
-    if not math.isfinite(measured) or measured <= 0:
-        return estimate
-    return estimate + WEIGHT * (min(measured, estimate * OUTLIER) - estimate)
+    """The estimate, a step nearer to a measurement.
+
+    What is left of one after the other part's estimate is taken off may be below 0: then both are
+    too high, and this one comes down.
+    """
+    within = min(max(measured, estimate / OUTLIER), estimate * OUTLIER)
+    return estimate + WEIGHT * (within - estimate)

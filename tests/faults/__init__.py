@@ -3,12 +3,13 @@
 `python -m tests.planted_faults` plants them one by one.
 """
 
-from tests.faults import chat, drafts, engine, policy, shell, tables
+from tests.faults import chat, drafts, engine, policy, reuse, shell, tables
 from tests.faults.fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
     *tables.FAULTS,
     *policy.FAULTS,
+    *reuse.FAULTS,
     *engine.FAULTS,
     *drafts.FAULTS,
     *chat.FAULTS,

@@ -239,6 +239,35 @@ async def test_a_session_in_the_headers_is_a_hint():
     assert sessions == ["ses_1", None]
 
 
+@pytest.mark.parametrize("wish", [-1, 1.5, "7"])
+@pytest.mark.parametrize(
+    ("path", "body"), [(CHAT, HELLO), ("/v1/completions", {"prompt": "a"})], ids=["chat", "text"]
+)
+async def test_what_is_no_pin_is_400_and_opens_nothing(path, body, wish):
+    """The field is named, and nothing was queued for it."""
+    async with serving(ScriptedService(whole_answer("a"))) as server:
+        answer = await server.client.post(path, json={**body, "flashrt_pin_prefix": wish})
+
+    assert answer.status_code == 400
+    assert answer.json()["error"]["param"] == "flashrt_pin_prefix"
+    assert server.service.clients == []
+
+
+@pytest.mark.parametrize("wish", [True, False, 0, 640])
+@pytest.mark.parametrize(
+    ("path", "body"), [(CHAT, HELLO), ("/v1/completions", {"prompt": "a"})], ids=["chat", "text"]
+)
+async def test_a_pin_reaches_the_request_over_every_route(path, body, wish):
+    """As it is: a truth value stays one."""
+    async with serving(ScriptedService(whole_answer("a"))) as server:
+        answer = await server.client.post(path, json={**body, "flashrt_pin_prefix": wish})
+        item = await server.service.opened()
+
+    assert answer.status_code == 200
+    arrived = item.request.pin_prefix
+    assert (arrived, type(arrived)) == (wish, type(wish))
+
+
 async def test_an_echo_of_ids_is_their_text():
     """A text comes back as it was written, ids as they read."""
     async with serving(ScriptedService(whole_answer("!"))) as server:

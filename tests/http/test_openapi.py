@@ -8,14 +8,21 @@ import httpx
 import msgspec
 import pytest
 
+from flashrt.chat.breaks import BreakKind
 from flashrt.errors import QueueFull, Unavailable
+from flashrt.fsm.server import ServerState
 from flashrt.http.app import make_app
-from flashrt.http.openapi import DOOR, OPERATIONS, STATUSES, Operation, document
+from flashrt.http.openapi import DOOR, MEANINGS, OPERATIONS, STATUSES, Operation, document
 from flashrt.http.options import HttpOptions
+from flashrt.policy.prefix import Action
 from flashrt.protocols.error import ErrorObject
+from flashrt.protocols.hints import AGENT_HEADER, SESSION_HEADERS
+from flashrt.service import NAMESPACE_SOURCES
 from tests.http.vocabulary import ScriptedService, post, read_until, serving, sse, whole_answer
+from tests.source import ROOT
 
 DOCUMENT = document("1")
+PAGE = (ROOT / "docs" / "http.md").read_text()
 KEY = "right-key"
 CASES = [(operation, status) for operation in OPERATIONS for status in (200, *operation.refuses)]
 
@@ -56,6 +63,39 @@ def test_request_fields_are_those_that_are_read():
     fields = DOCUMENT["components"]["schemas"]["ChatFields"]["properties"]
     assert {"messages", "tools", "response_format", "tool_choice", "stream"} <= fields.keys()
     assert DOCUMENT["components"]["schemas"]["ChatFields"]["required"] == ["messages"]
+
+
+@pytest.mark.parametrize("name", ["ChatFields", "CompletionFields"])
+def test_every_field_of_our_own_is_explained(name):
+    """OpenAI's pages do not have them."""
+    fields = DOCUMENT["components"]["schemas"][name]["properties"]
+    ours = {field for field in fields if field.startswith("flashrt_")}
+    assert len(ours) == 3
+    assert ours <= {field for field, schema in fields.items() if schema.get("description")}
+
+
+def test_no_explanation_is_of_a_field_that_is_not_read():
+    """Each is in a chat request, and so in the document."""
+    fields = DOCUMENT["components"]["schemas"]["ChatFields"]["properties"]
+    assert {name: fields[name]["description"] for name in MEANINGS} == MEANINGS
+
+
+WORDS = [
+    *(f"{operation.method.upper()} {operation.path}" for operation in OPERATIONS),
+    *MEANINGS,
+    *SESSION_HEADERS,
+    AGENT_HEADER,
+    *(kind.value for kind in BreakKind),
+    *(action.value for action in Action),
+    *NAMESPACE_SOURCES,
+    *(state.name.lower() for state in ServerState),
+]
+
+
+@pytest.mark.parametrize("word", WORDS)
+def test_the_page_about_http_has_every_word_of_it(word):
+    """docs/http.md: routes, fields, headers, and the words of the `flashrt` block."""
+    assert f"`{word}`" in PAGE
 
 
 async def provoke(server, operation: Operation, status: int) -> httpx.Response | int:

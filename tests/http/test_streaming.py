@@ -102,6 +102,43 @@ async def test_what_is_waiting_is_joined():
     assert chunks[-1]["flashrt"]["prompt_token_ids"] == [1, 2, 3]
 
 
+MISS = {"message": 2, "byte": 40, "kind": "message"}
+BUILT = ((2, False, ()), (3, True, ()))
+
+
+def broken_prefix(item: WorkItem) -> None:
+    """A short answer to a prompt whose beginning was changed."""
+    item.record.miss, item.record.pin, item.record.lineage = MISS, {"pinned_tokens": 2}, BUILT
+    say(item, "a")
+    finish(item)
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/completions"])
+async def test_the_block_says_where_the_prefix_broke(path):
+    """Message, byte and kind, and what came of the pin; in the last chunk as in a body."""
+    body = {**HELLO, "prompt": "a"}
+    async with serving(ScriptedService(broken_prefix)) as server:
+        whole = (await server.client.post(path, json=body)).json()["flashrt"]
+        streamed = sse((await server.client.post(path, json={**body, "stream": True})).text)
+
+    assert (whole["miss"], whole["pin"]) == (MISS, {"pinned_tokens": 2})
+    assert {**streamed[-2]["flashrt"], "request_id": "r1"} == whole
+
+
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("asked", [None, False, True])
+async def test_the_lineage_is_in_the_block_only_with_the_ids(asked, stream):
+    """Who does not ask for ids is not shown how their state was built."""
+    body = {**HELLO, "stream": stream, "flashrt_return_token_ids": asked}
+    async with serving(ScriptedService(broken_prefix)) as server:
+        answer = await server.client.post(CHAT, json=body)
+
+    block = sse(answer.text)[-2]["flashrt"] if stream else answer.json()["flashrt"]
+    shown = {"lineage", "prompt_token_ids", "completion_token_ids"} & block.keys()
+    assert len(shown) == (3 if asked else 0)
+    assert block.get("lineage") == ([[2, "prefill", []], [3, "decode", []]] if asked else None)
+
+
 async def test_silence_is_filled_with_comments():
     """While nothing comes, a comment is sent every heartbeat; the answer loses nothing by it."""
     async with serving(heartbeat_s=0.01) as server:

@@ -3,6 +3,7 @@
 import gc
 import weakref
 
+import attrs
 import pytest
 
 from flashrt.engine.protocol import pack_ids
@@ -102,6 +103,98 @@ def test_what_does_not_fit_is_declined_and_counted():
     assert kept(store, make([3] * 6)) is None
     assert store.counts["declined"] == 1
     assert store.get(entry.key) is entry
+
+
+def test_what_can_never_fit_costs_no_other_state_its_place():
+    """A capsule larger than the budget, or than what pins and kept entries leave of it."""
+    store, make = CapsuleStore(5 * STATE_BYTES), Maker().make
+    held = [kept(store, make([n])) for n in range(4)]
+    assert kept(store, make([9] * 500)) is None
+    assert not store.make_room(6 * STATE_BYTES)
+    store.pin(held[0].key, budget_bytes=ROOM)
+    assert not store.make_room(4 * STATE_BYTES, keep=(held[1],))
+    assert store.entries() == (*held,)
+    assert store.counts["declined"] == 3
+    assert store.counts["evicted"] == 0
+
+
+def test_a_tail_that_goes_first_makes_nothing_else_older():
+    """It goes whatever it is worth, so its worth says nothing about what is left."""
+    store, make = CapsuleStore(ROOM), Maker().make
+    costly = kept(store, make([7] * 3000))
+    tail = kept(store, make([8] * 60000))
+    tail.first_to_go = True
+    assert store.evict_lru() is tail
+    store.budget_bytes = store.footprint() + 2 * (5 * ROW_BYTES + STATE_BYTES)
+    for child in range(6):
+        kept(store, make([child + 10] * 5))
+    assert store.get(costly.key) is costly
+
+
+def test_a_state_that_is_used_again_and_again_outlives_its_likes():
+    """By a restore, or because its boundary was come by again."""
+    store, make = CapsuleStore(4 * (STATE_BYTES + 8 * ROW_BYTES)), Maker().make
+    restored, met = make([1] * 8), make([2] * 8)
+    entry, again = kept(store, restored), kept(store, met)
+    for other in range(40):
+        kept(store, make([other + 10] * 8))
+        store.use(entry)
+        assert kept(store, met) is again
+
+
+def test_a_tail_that_is_used_again_is_no_tail_any_more():
+    """The edit was taken back."""
+    store, make = CapsuleStore(ROOM), Maker().make
+    tail, other = kept(store, make([1] * 500)), kept(store, make([2] * 5))
+    tail.first_to_go = True
+    store.use(tail)
+    assert store.evict_lru() is other
+
+
+def test_of_equal_costs_the_larger_state_goes():
+    """It frees more for the same tokens."""
+    store, make = CapsuleStore(ROOM), Maker().make
+    kept(store, make([1] * 50))
+    large = kept(store, attrs.evolve(make([2] * 50), state_bytes=9 * STATE_BYTES))
+    assert store.evict_lru() is large
+
+
+def test_rows_that_others_hold_are_no_weight():
+    """Their holder's going would not free them."""
+    store, make = CapsuleStore(ROOM), Maker().make
+    below = kept(store, make([1] * 500))
+    middle = kept(store, make([1] * 900, like=below.capsule))
+    kept(store, make([1] * 1900, like=middle.capsule))
+    alone = kept(store, make([2] * 401))
+    assert middle.cost < alone.cost
+    assert store.evict_lru() is alone
+
+
+def test_a_pinned_state_stays_though_it_is_worth_least():
+    """Others go for it, and then nothing does."""
+    store, make = CapsuleStore(ROOM), Maker().make
+    cheap, costly = kept(store, make([1])), kept(store, make([2] * 900))
+    store.pin(cheap.key, budget_bytes=ROOM)
+    assert store.evict_lru() is costly
+    assert store.evict_lru() is None
+    assert store.entries() == (cheap,)
+
+
+def test_a_pin_of_another_capsule_than_the_held_one_is_refused():
+    """Equal ids are not enough: the client would be told that what it has made stays."""
+    store, make = CapsuleStore(ROOM), Maker().make
+    entry = kept(store, make([1, 2]))
+    assert store.pin(entry.key, make([1, 2]), budget_bytes=ROOM) is not None
+    assert not entry.pinned
+    assert store.pin(entry.key, entry.capsule, budget_bytes=ROOM) is None
+
+
+def test_the_states_of_a_session_are_its_own():
+    """Thinning one conversation never looks at another's."""
+    store, make = CapsuleStore(ROOM), Maker().make
+    mine = kept(store, make([1]))
+    kept(store, make([2]), session="s2")
+    assert store.of_session("s1") == (mine,)
 
 
 def test_a_costly_state_outlives_cheap_ones_of_its_size():

@@ -51,3 +51,13 @@ def test_one_hiccup_is_no_new_speed():
     before = costs.restore_ms(1 << 20)
     costs.restored(1 << 20, 60_000)
     assert costs.restore_ms(1 << 20) < 4 * before
+
+
+def test_a_machine_that_is_faster_than_the_first_guess_is_believed():
+    """Even where a whole call takes less than one part of the estimate says."""
+    costs = CostModel()
+    for _ in range(500):
+        costs.prefilled(100, 4.0)
+        costs.prefilled(20, 3.0)
+    assert costs.prefill_ms(100) == pytest.approx(4.0, rel=0.1)
+    assert costs.prefill_ms(20) == pytest.approx(3.0, rel=0.1)

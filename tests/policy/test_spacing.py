@@ -57,6 +57,11 @@ def test_a_pinned_state_is_never_thinned():
     assert not keeps(Kind.CUT, 3, 100)
 
 
+def test_the_end_of_the_system_turn_stays_whichever_turn_has_saved_it():
+    """A budget that was full at first lets a later turn save it."""
+    assert keeps(Kind.SYSTEM, 3, 100)
+
+
 def test_every_eighth_cut_of_a_long_prefill_is_kept():
     """Counted over all cuts of the prompt, so that a retry keeps the same ones."""
     kept = [index for index in range(40) if saves_cut(index)]

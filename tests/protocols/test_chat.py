@@ -9,6 +9,7 @@ from flashrt.chat.shape import JsonShape
 from flashrt.errors import BadRequest
 from flashrt.protocols.chat import read_chat
 from flashrt.protocols.fields import Call
+from tests.protocols.vocabulary import NO_PINS, PIN_WISHES
 
 HELLO = [{"role": "user", "content": "hi"}]
 
@@ -56,6 +57,7 @@ def test_every_known_field_arrives():
         cache_salt="s",
         flashrt_return_token_ids=True,
         flashrt_draft_tokens=3,
+        flashrt_pin_prefix=640,
     )
 
     request = asked.request
@@ -77,6 +79,25 @@ def test_every_known_field_arrives():
     assert (request.hints.prompt_cache_key, request.hints.cache_salt) == ("k", "s")
     assert request.return_token_ids
     assert request.draft_tokens == 3
+    assert request.pin_prefix == 640
+
+
+@pytest.mark.parametrize("wish", PIN_WISHES)
+def test_a_wish_to_pin_arrives_as_it_is(wish):
+    """True is the system turn and 1 is one token; False and 0 let go, null wishes nothing."""
+    arrived = read(flashrt_pin_prefix=wish).request.pin_prefix
+
+    assert (arrived, type(arrived)) == (wish, type(wish))
+
+
+@pytest.mark.parametrize("wish", NO_PINS, ids=lambda wish: wish[:9])
+def test_what_is_no_pin_is_refused_by_name(wish):
+    """A length below 0, a fraction, a text, and a number that nobody can read."""
+    body = f'{{"messages": {json.dumps(HELLO)}, "flashrt_pin_prefix": {wish}}}'
+    with pytest.raises(BadRequest, match="`flashrt_pin_prefix`") as caught:
+        read_chat(body.encode())
+
+    assert caught.value.param == "flashrt_pin_prefix"
 
 
 def test_unknown_fields_are_ignored():

@@ -11,7 +11,16 @@ from flashrt.chat.deltas import FinishReason, TextDelta
 from flashrt.errors import BadRequest
 from flashrt.protocols.completions import CompletionBody, CompletionStream, read_completion
 from flashrt.protocols.fields import Call
-from tests.protocols.vocabulary import HEAD, FakeRecord, call, events, reasons, texts
+from tests.protocols.vocabulary import (
+    HEAD,
+    NO_PINS,
+    PIN_WISHES,
+    FakeRecord,
+    call,
+    events,
+    reasons,
+    texts,
+)
 
 
 def read(**fields: object) -> Call:
@@ -72,6 +81,23 @@ def test_what_is_wrong_is_refused_by_name(fields, param):
 def test_a_wish_for_drafts_arrives(wish):
     """0 is a wish: no drafts; without the field there is none."""
     assert read(flashrt_draft_tokens=wish).request.draft_tokens == wish
+
+
+@pytest.mark.parametrize("wish", PIN_WISHES)
+def test_a_wish_to_pin_arrives_as_it_is(wish):
+    """True is the system turn and 1 is one token; False and 0 let go, null wishes nothing."""
+    arrived = read(flashrt_pin_prefix=wish).request.pin_prefix
+
+    assert (arrived, type(arrived)) == (wish, type(wish))
+
+
+@pytest.mark.parametrize("wish", NO_PINS, ids=lambda wish: wish[:9])
+def test_what_is_no_pin_is_refused_by_name(wish):
+    """A length below 0, a fraction, a text, and a number that nobody can read."""
+    with pytest.raises(BadRequest, match="`flashrt_pin_prefix`") as caught:
+        read_completion(f'{{"prompt": "a", "flashrt_pin_prefix": {wish}}}'.encode())
+
+    assert caught.value.param == "flashrt_pin_prefix"
 
 
 @pytest.mark.parametrize("wish", [None, 0, 5])

@@ -5,7 +5,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt.errors import BadRequest
-from flashrt.protocols.fields import between, draft_tokens, only, stop_strings, token_limit
+from flashrt.protocols.fields import (
+    between,
+    draft_tokens,
+    only,
+    pin_prefix,
+    stop_strings,
+    token_limit,
+)
 
 
 @given(st.floats(allow_nan=False), st.booleans())
@@ -31,11 +38,23 @@ def test_drafts_are_kept_or_refused(value):
     assert caught.value.param == "flashrt_draft_tokens"
 
 
+@given(st.none() | st.booleans() | st.integers() | st.integers(-3, 3))
+def test_a_pin_is_kept_or_refused(value):
+    """A truth value or a length passes as it is, whatever its size; a negative one is a 400."""
+    if value is None or value >= 0:
+        assert pin_prefix(value) is value
+        return
+    with pytest.raises(BadRequest, match=rf"`flashrt_pin_prefix` is {value}; .* true") as caught:
+        pin_prefix(value)
+    assert caught.value.param == "flashrt_pin_prefix"
+
+
 def test_what_is_left_out_is_left_alone():
     """None passes every check."""
     assert between("x", None, 0, 1) is None
     assert token_limit("x", None) is None
     assert draft_tokens(None) is None
+    assert pin_prefix(None) is None
     assert stop_strings(None) == ()
     only("x", None, (), "")
 

@@ -19,6 +19,12 @@ from flashrt.chat.request import AgentRequest
 from flashrt.protocols.answer import Head
 from flashrt.protocols.fields import Call
 
+PIN_WISHES = (None, True, False, 0, 1, 4096, 10**30)
+"""Values of `flashrt_pin_prefix` that are served."""
+
+NO_PINS = ("-1", "1.5", "1e3", '"7"', '"true"', "[1]", "{}", f"-{10**30}", "9" * 5000)
+"""Values of `flashrt_pin_prefix`, as JSON, that are refused."""
+
 HEAD = Head(request_id="r1", created=1_700_000_000, model="any-name")
 
 
