@@ -114,12 +114,12 @@ FAULTS = (
         "memory that is short for a capsule would end an answer (G8)",
     ),
     Fault(
-        "a damaged state that is kept",
+        "a damaged state that is counted as thinned",
         "flashrt/policy/turn_loop.py",
         "            self.policy.store.drop(entry, damaged=True)\n",
-        "            self.policy.store.budget_bytes += 0\n",
+        "            self.policy.store.drop(entry)\n",
         LOOP,
-        "every request would try it again, for ever (G8)",
+        "nobody would notice that states go bad (G8)",
     ),
     Fault(
         "a state before the generation prompt that is taken at the end",

@@ -71,6 +71,14 @@ def test_a_journal_that_was_rolled_back_or_switched_is_searched_as_new(history):
             assert lookup.propose(journal, 8) == searched(journal, 8)
 
 
+def test_a_journal_that_another_one_replaces_is_read_anew():
+    """Though it is hardly longer: its newest ids tell them apart."""
+    lookup, journal = PromptLookup(), [5, 6, 7, 8, 9, 5, 6, 7]
+    lookup.propose([1, 2, 3, 4, 1, 2, 3], 2)
+
+    assert lookup.propose(journal, 2) == (8, 9)
+
+
 def test_an_edit_far_back_is_noticed_when_it_matters():
     """The copy's quotation is not in this journal any more: it is compared as a whole, then."""
     lookup, filler = PromptLookup(), list(range(100, 300))
