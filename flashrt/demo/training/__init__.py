@@ -1,0 +1,1 @@
+"""How the demo checkpoint is trained. Nothing here is imported by the server."""

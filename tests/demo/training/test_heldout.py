@@ -1,0 +1,28 @@
+"""What is graded is not what was trained."""
+
+from pathlib import Path
+
+from flashrt.demo import training
+from flashrt.demo.training.heldout import TOOLS, held_out
+
+FOLDER = Path(training.__file__).parent
+GENERATOR = ("words", "kinds", "phrases", "made_up", "smalltalk", "dialogues", "data")
+
+
+def test_no_name_or_wording_of_a_held_out_task_is_the_generators():
+    """The generator's sources hold none of them, and none of them imports the file."""
+    text = "\n".join((FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in GENERATOR)
+    assert "heldout" not in text
+    for _, name, description, _, asks, _, _ in TOOLS:
+        for said in (name, description, *asks):
+            assert f'"{said}"' not in text
+
+
+def test_held_out_tasks_are_the_same_for_the_same_seed_and_filled_in():
+    """Nothing is left to fill, and every value that must be copied is in the tool's result."""
+    tasks = held_out(200)
+    assert tasks == held_out(200)
+    for task in tasks:
+        assert "{" not in task.ask
+        assert all(part in task.result for part in task.copied)
+        assert set(task.arguments) == set(task.tool["function"]["parameters"]["required"])
