@@ -56,10 +56,3 @@ def cut(lineage: Lineage, length: int, ids: Sequence[int]) -> Lineage:
 def end(lineage: Lineage) -> int:
     """The position that it reaches."""
     return lineage[-1].stop if lineage else 0
-
-
-def is_cold(lineage: Lineage, cuts: Sequence[int]) -> bool:
-    """Whether it is what a prefill from 0 makes: blocks at `cuts` alone, whatever its end is."""
-    stops = [span.stop for span in lineage]
-    plain = all(not span.decoded and not span.beyond for span in lineage)
-    return plain and stops[:-1] == [c for c in cuts if c < end(lineage)]

@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashrt.policy.lineage import Span, cut, end, is_cold, with_block, with_decoded
+from flashrt.policy.lineage import Span, cut, end, with_block, with_decoded
 
 
 def built(steps):
@@ -52,13 +52,3 @@ def test_cutting_twice_is_cutting_once(steps, data):
     middle = data.draw(st.integers(1, end(lineage)))
     low = data.draw(st.integers(1, middle))
     assert cut(cut(lineage, middle, ids), low, ids[:middle]) == cut(lineage, low, ids)
-
-
-def test_only_blocks_at_the_cuts_are_cold():
-    """Decode, another cut or a cut block make a path that no prefill from 0 takes."""
-    assert is_cold((Span(64), Span(100)), (64, 128))
-    assert is_cold((Span(50),), (64,))
-    assert not is_cold((Span(60), Span(100)), (64,))
-    assert not is_cold((Span(100),), (64,))
-    assert not is_cold((Span(64), Span(70, decoded=True)), (64,))
-    assert not is_cold((Span(64), Span(70, beyond=(1,))), (64,))
