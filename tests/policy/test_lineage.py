@@ -5,7 +5,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashrt.policy.lineage import Span, cut, end, with_block, with_decoded
+from flashrt.policy.lineage import cut, end, with_block, with_decoded
 
 
 def built(steps):
