@@ -6,7 +6,7 @@ from flashrt.demo import training
 from flashrt.demo.training.heldout import TOOLS, held_out
 
 FOLDER = Path(training.__file__).parent
-GENERATOR = ("words", "kinds", "phrases", "made_up", "smalltalk", "dialogues", "data")
+GENERATOR = ("words", "kinds", "phrases", "made_up", "smalltalk", "dialogues", "rows", "schemas")
 
 
 def test_no_name_or_wording_of_a_held_out_task_is_the_generators():
