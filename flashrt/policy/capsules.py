@@ -109,10 +109,6 @@ class CapsuleStore:
         """Bytes held: every state, and every block of rows once."""
         return self._bytes
 
-    def pinned_bytes(self) -> int:
-        """Bytes that pinned entries hold."""
-        return _held(e.capsule for e in self._entries.values() if e.pinned)
-
     def report(self) -> dict[str, object]:
         """For /health."""
         return {

@@ -5,23 +5,16 @@ import math
 import openai
 import pytest
 
-from flashrt.demo import DEMO_PATH
-from flashrt.engine.hybrid import HybridEngine
 from tests.http.vocabulary import sse
 from tests.whole.server import VOICE, chat_body, fake_engine, running_server
+from tests.whole.talk import demo_engine
 
 ASKED = {"logprobs": True, "top_logprobs": 3, "max_tokens": 12}
 
 
 @pytest.fixture(scope="module")
 def engine():
-    return HybridEngine.load(
-        DEMO_PATH,
-        max_seq=1024,
-        sampleable=VOICE.tokenizer.vocab_size,
-        threads=1,
-        progress=False,
-    )
+    return demo_engine(max_seq=1024)
 
 
 async def test_there_are_as_many_as_tokens_streamed_or_not():

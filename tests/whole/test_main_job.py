@@ -7,9 +7,8 @@ import openai
 import pytest
 import trio
 
-from flashrt.demo import DEMO_PATH
-from flashrt.engine.hybrid import HybridEngine
 from tests.whole.server import VOICE, running_server
+from tests.whole.talk import demo_engine
 
 TOOL = {
     "type": "function",
@@ -29,12 +28,6 @@ MESSAGES = [
 ]
 
 
-def real_engine(max_seq=2048):
-    """The real engine on the demo checkpoint, in float32."""
-    sampleable = VOICE.tokenizer.vocab_size
-    return HybridEngine.load(DEMO_PATH, max_seq=max_seq, sampleable=sampleable, progress=False)
-
-
 @asynccontextmanager
 async def openai_client(engine):
     """The stock client, used in a thread as its users do."""
@@ -45,7 +38,7 @@ async def openai_client(engine):
 
 async def test_a_stock_client_lists_the_model_with_its_context_length():
     """`/v1/models` names ours, and how long its window is."""
-    async with openai_client(real_engine()) as (threaded, client):
+    async with openai_client(demo_engine(max_seq=2048)) as (threaded, client):
         models = await threaded(lambda: list(client.models.list()))
     assert len(models) == 1
     assert models[0].max_model_len == 2048
@@ -67,7 +60,7 @@ async def test_streamed_and_buffered_answers_are_the_same(tools):
         )
         return body, chunks
 
-    async with openai_client(real_engine()) as (threaded, client):
+    async with openai_client(demo_engine(max_seq=2048)) as (threaded, client):
         body, chunks = await threaded(both, client)
     deltas = [choice.delta for chunk in chunks for choice in chunk.choices]
     assert "".join(d.content or "" for d in deltas) == (body.choices[0].message.content or "")
@@ -94,7 +87,7 @@ async def test_the_next_turn_of_a_conversation_is_appended_and_reads_as_cold():
         return answer.flashrt, answer.usage
 
     first_ids = list(VOICE.tokenizer.encode_text("def main():\n    print('hello')\n" * 12))
-    async with openai_client(real_engine()) as (threaded, client):
+    async with openai_client(demo_engine(max_seq=2048)) as (threaded, client):
         first, _ = await threaded(ask, client, first_ids, 20)
         assert first["prefix_action"] == "rebuild"
         next_ids = [*first_ids, *first["completion_token_ids"], *first_ids[:30]]
@@ -102,7 +95,7 @@ async def test_the_next_turn_of_a_conversation_is_appended_and_reads_as_cold():
     assert warm["prefix_action"] == "append"
     assert usage.prompt_tokens_details.cached_tokens == len(first_ids) + 19
     assert warm["cached_tokens"] + warm["new_prefill_tokens"] == len(next_ids)
-    async with openai_client(real_engine()) as (threaded, client):
+    async with openai_client(demo_engine(max_seq=2048)) as (threaded, client):
         cold, _ = await threaded(ask, client, next_ids, 20)
     assert cold["prefix_action"] == "rebuild"
     assert warm["completion_token_ids"] == cold["completion_token_ids"]
@@ -122,7 +115,7 @@ async def test_a_client_that_hangs_up_gets_the_right_answer_when_it_asks_again()
     def ask(client):
         return client.chat.completions.create(**wish, max_tokens=12)
 
-    async with openai_client(real_engine()) as (threaded, client):
+    async with openai_client(demo_engine(max_seq=2048)) as (threaded, client):
         cold = await threaded(ask, client)
         await threaded(hang_up, client)
         again = await threaded(ask, client)

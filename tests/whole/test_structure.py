@@ -7,12 +7,11 @@ import openai
 import pytest
 from pydantic import BaseModel, ConfigDict
 
-from flashrt.demo import DEMO_PATH
-from flashrt.engine.hybrid import HybridEngine
 from tests.http.vocabulary import sse
 from tests.protocols.vocabulary import joined_message
 from tests.scripted import ScriptedEngine
 from tests.whole.server import VOICE, chat_body, running_server
+from tests.whole.talk import demo_engine
 
 CHAT = "/v1/chat/completions"
 THOUGHTS = [{"enable_thinking": False}, {"thinking_budget": 3}]
@@ -50,13 +49,7 @@ NAMED = {"type": "function", "function": {"name": "read"}}
 
 @pytest.fixture(scope="module")
 def engine():
-    return HybridEngine.load(
-        DEMO_PATH,
-        max_seq=1024,
-        sampleable=VOICE.tokenizer.vocab_size,
-        threads=1,
-        progress=False,
-    )
+    return demo_engine(max_seq=1024)
 
 
 async def answers(server, **wish):
