@@ -1,12 +1,13 @@
-"""The command line: flags to Settings, and one line for what cannot be served."""
+"""The command line: which command, with which flags, and one line for what cannot be served."""
 
 import argparse
 import sys
-from collections.abc import Sequence
-from typing import NoReturn
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
 
 import flashrt
 from flashrt import settings, settings_page
+from flashrt.client import chat, options
 from flashrt.errors import CannotServe
 
 CANNOT_SERVE_STATUS = 2
@@ -23,19 +24,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run a command; the exit status is 0, or 2 for what cannot be served, or the command's own."""
     try:
         asked = vars(parser().parse_args(argv))
-        del asked["command"]
-        chosen = settings.load(asked)
-        # torch takes seconds to import; a wrong flag or --help must not wait for it.
-        from flashrt import serve
-
-        return serve.run(chosen)
+        return COMMANDS[asked.pop("command")](asked)
     except CannotServe as refusal:
         print(f"flashrt: {refusal}", file=sys.stderr)
         return CANNOT_SERVE_STATUS
 
 
+def _serve(asked: Mapping[str, Any]) -> int:
+    chosen = settings.load(asked)
+    # torch takes seconds to import; a wrong flag or --help must not wait for it.
+    from flashrt import serve
+
+    return serve.run(chosen)
+
+
+def _chat(asked: Mapping[str, Any]) -> int:
+    return chat.run(options.Options.load(asked))
+
+
+COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {"serve": _serve, "chat": _chat}
+
+
 def parser() -> argparse.ArgumentParser:
-    """Everything that can be typed. Flags that are not given leave no attribute behind."""
+    """Everything that can be typed. A flag of `serve` that is not given leaves no attribute."""
     top = Parser(
         prog="flashrt",
         description=flashrt.__doc__,
@@ -53,6 +64,13 @@ def parser() -> argparse.ArgumentParser:
     )
     for field in settings.fields():
         _add(serve, field)
+    talk = commands.add_parser(
+        "chat",
+        help="talk to a running server in this terminal",
+        description=options.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    options.add_arguments(talk)
     return top
 
 

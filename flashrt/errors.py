@@ -12,7 +12,8 @@ FlashRTError
 │  ├─ QueueFull          429
 │  └─ Unavailable        503  loading, draining, faulted
 ├─ EngineFailed          500  the live state was forgotten; the next request is served normally
-└─ CannotServe                refused at start: the message names the flag, key, file or tensor
+├─ CannotServe                refused at start: the message names the flag, key, file or tensor
+└─ NoAnswer                   of `flashrt chat`: no server, a refusal, or a stream that broke off
 """
 
 from typing import ClassVar
@@ -106,3 +107,7 @@ class EngineFailed(FlashRTError):
 
 class CannotServe(FlashRTError):
     """What is asked for at start cannot be served."""
+
+
+class NoAnswer(FlashRTError):
+    """A client gets no answer: nobody listens, the server refuses, or the stream broke off."""

@@ -93,7 +93,7 @@ def _tools(prompt: str) -> dict[str, dict]:
     """The functions on offer, by name, as the template lists them."""
     listed = re.search(r"<tools>\n(.*?)\n</tools>", prompt, re.DOTALL)
     functions = {}
-    for line in listed[1].splitlines() if listed else ():
+    for line in re.findall("^{.*", listed[1], re.MULTILINE) if listed else ():
         tool = json.loads(line)
         function = tool.get("function", tool)
         functions[function["name"]] = function

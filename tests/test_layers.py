@@ -29,7 +29,7 @@ ROOMS = {
     "worker": ("items", "metrics", "policy", "chat", "engine.protocol", "fsm", "errors"),
     "service": ("worker", "items", "metrics", "policy", "chat", "engine.protocol", "fsm", "errors"),
     "http": ("protocols", "service", "items", "chat", "errors"),
-    "client": (),
+    "client": ("errors",),  # knows the server by its HTTP interface alone
     "demo": ("chat", "engine", "errors"),  # its training is graded on the real engine
     "bench": ("*",),  # measures whatever there is
     "settings": ("*",),
@@ -74,6 +74,7 @@ UNTESTED = {
     "flashrt.policy.prefix": "tests/specs decides its table; test_auto_prefix.py makes plans",
     "flashrt.policy.saving": "tests/policy/test_turn_loop.py and the walks",
     "flashrt.chat.request": "values only",
+    "flashrt.client.chunks": "values only",
     "flashrt.chat.shape": "values only",
     "flashrt.engine.protocol": "values and signatures; tests/engine/contract.py holds its laws",
     "flashrt.engine.fake": "tests/engine/test_contract.py",

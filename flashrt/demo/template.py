@@ -1,7 +1,9 @@
 """The demo's chat template: our own wording around the wire format of the Qwen3.5/3.6 family.
 
 Differences that are meant: system turns may stand anywhere, and thinking stays in the history
-unless `preserve_thinking` is false, so a conversation that only grows keeps its prefix.
+unless `preserve_thinking` is false, so a conversation that only grows keeps its prefix. Behind each
+schema stand the tool's names once more, in the tags of a call: in JSON they are cut into other
+tokens, and a small model cannot spell.
 """
 
 CHAT_TEMPLATE = r"""
@@ -36,6 +38,16 @@ CHAT_TEMPLATE = r"""
     {{- '</function>\n</tool_call>' -}}
 {%- endmacro -%}
 
+{%- macro frame(tool) -%}
+    {%- set offered = tool.function if tool.function is defined else tool -%}
+    {%- set schema = offered.parameters if offered.parameters is mapping else {} -%}
+    {{- '<function=' + offered.name + '>\n' -}}
+    {%- for name in schema.properties if schema.properties is mapping -%}
+        {{- '<parameter=' + name + '>\n' -}}
+    {%- endfor -%}
+    {{- '</function>\n' -}}
+{%- endmacro -%}
+
 {%- if not messages -%}
     {{- raise_exception('a conversation needs at least one message') -}}
 {%- endif -%}
@@ -50,9 +62,10 @@ CHAT_TEMPLATE = r"""
 {%- set rest = messages -%}
 {%- if tools -%}
     {{- '<|im_start|>system\n# Tools\n\n' -}}
-    {{- 'These functions can be called, one JSON schema on each line:\n<tools>\n' -}}
+    {{- 'These functions can be called. Of each, the JSON schema and the frame of a call:\n' -}}
+    {{- '<tools>\n' -}}
     {%- for tool in tools -%}
-        {{- tool | tojson + '\n' -}}
+        {{- tool | tojson + '\n' + frame(tool) -}}
     {%- endfor -%}
     {{- '</tools>\n\n' -}}
     {{- 'A call is written exactly in this form, its values between the tags as they are:\n' -}}

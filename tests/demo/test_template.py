@@ -48,14 +48,22 @@ def test_a_chat_is_rendered_in_the_wire_format():
 
 
 def test_tools_stand_first_and_the_system_text_after_them():
-    """One JSON schema on each line; the first system message joins their turn."""
-    tools = [{"type": "function", "function": {"name": n, "parameters": {}}} for n in ("a", "b")]
+    """Schema and frame of each; the first system message joins their turn."""
+    empty, schema = {}, {"type": "object", "properties": {"x": {"type": "string"}, "y": {}}}
+    tools = [
+        {"type": "function", "function": {"name": name, "parameters": parameters}}
+        for name, parameters in (("a", empty), ("b", schema))
+    ]
     alone = rendered(USER, tools=tools)
     joined = rendered({"role": "system", "content": "Be brief."}, USER, tools=tools)
     head = alone.index("<|im_end|>")
     assert joined == alone[:head] + "\n\nBe brief." + alone[head:]
-    listed = alone.split("<tools>\n")[1].split("\n</tools>")[0].splitlines()
-    assert [json.loads(line) for line in listed] == tools
+    listed = alone.split("<tools>\n")[1].split("</tools>")[0].splitlines()
+    assert [json.loads(line) for line in listed if line[0] == "{"] == tools
+    frames = "\n".join(line for line in listed if line[0] == "<")
+    assert frames == (
+        "<function=a>\n</function>\n<function=b>\n<parameter=x>\n<parameter=y>\n</function>"
+    )
     assert alone.count("<|im_start|>") == 2
 
 

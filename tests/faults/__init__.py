@@ -3,7 +3,7 @@
 `python -m tests.planted_faults` plants them one by one.
 """
 
-from tests.faults import chat, drafts, engine, policy, reuse, shell, tables
+from tests.faults import chat, client, drafts, engine, policy, reuse, shell, tables
 from tests.faults.fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
@@ -14,4 +14,5 @@ FAULTS: tuple[Fault, ...] = (
     *drafts.FAULTS,
     *chat.FAULTS,
     *shell.FAULTS,
+    *client.FAULTS,
 )

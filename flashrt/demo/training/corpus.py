@@ -15,12 +15,14 @@ from pathlib import Path
 
 FILE = Path(__file__).parent / "corpus.json.xz"
 CODE_MAX, PROSE_MAX, GLOSSES_MAX = 3_000_000, 7_000_000, 9000
+ODD = re.compile(r"sex|drug|drunk|kill|god|hate|stupid|die|chatterbot|ALICE|beer|ejac", re.I)
 Corpus = dict[str, list]
 
 
 @cache
 def corpus() -> Corpus:
-    """code and prose: documents; glosses: [word, text]; chat: [question, answer]."""
+    """code and prose: documents; glosses: [word, text]; chat: [question, answer]; verbs and nouns:
+    [words of one meaning, text]."""
     return json.loads(lzma.decompress(FILE.read_bytes()))
 
 
@@ -31,6 +33,8 @@ def build(docs: Path, wordnet: Path, chat: Path) -> Corpus:
         "prose": _texts(sorted(docs.rglob("*.rst.txt")), PROSE_MAX),
         "glosses": list(_glosses(wordnet)),
         "chat": list(_chat(chat)),
+        "verbs": _synonyms(wordnet, "verb"),
+        "nouns": _synonyms(wordnet, "noun"),
     }
 
 
@@ -65,14 +69,40 @@ def _glosses(folder: Path) -> list[list[str]]:
     return [pair for pair in pairs if len(pair[1]) < 120]
 
 
+def _synonyms(folder: Path, part: str) -> list[list]:
+    """Two or more words that mean one thing first of all, and what that is.
+
+    Of verbs, those that take an object (frames 8 to 11 of WordNet).
+    """
+    words: dict[str, list[str]] = {}
+    for line in (folder / f"index.{part}").read_text().splitlines():
+        fields = line.split()
+        if line[0] != " " and re.fullmatch("[a-z]{3,12}(_[a-z]{2,8})?", fields[0]):
+            senses = int(fields[2])
+            if int(fields[-senses - 1]):  # how many of its meanings occur in tagged text
+                words.setdefault(fields[-senses], []).append(fields[0].replace("_", " "))
+    found = []
+    for line in (folder / f"data.{part}").read_text().splitlines():
+        head, _, gloss = line.partition(" | ")
+        takes = part == "noun" or re.search(r"\+ (08|09|10|11) 00", head)
+        text = gloss.split('; "')[0].split(";")[0].strip()
+        if (
+            not ODD.search(head)
+            and len(same := words.get(line[:8], [])) > 1
+            and takes
+            and len(text) < 110
+        ):
+            found.append([same, text])
+    return found
+
+
 def _chat(folder: Path) -> list[list[str]]:
     """Short pairs out of the English lists."""
     pairs = []
     for file in sorted(folder.glob("*.yml")):
         found = re.findall(r"^- - (.+)\n  - (.+)\n", file.read_text(encoding="utf-8"), re.M)
         pairs += [[q.strip("'\" "), a.strip("'\" ")] for q, a in found]
-    odd = re.compile(r"sex|drug|drunk|kill|god|hate|stupid|die|chatterbot|ALICE|beer", re.I)
-    return [p for p in pairs if max(map(len, p)) < 120 and not odd.search(" ".join(p))]
+    return [p for p in pairs if max(map(len, p)) < 120 and not ODD.search(" ".join(p))]
 
 
 def main() -> None:

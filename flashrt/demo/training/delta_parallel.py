@@ -16,6 +16,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
+from flashrt.demo.training.fused import fused
+
 CHUNK = 64
 BLOCK = 16
 
@@ -75,42 +77,63 @@ class Scan(torch.autograd.Function):
         return back @ S.mT, back
 
 
-def delta_sequence(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor) -> Tensor:
-    """q, k [B, T, Hv, dk] normalised, v [B, T, Hv, dv], beta, g [B, T, Hv]; -> o like v.
+@fused
+def _overlaps(k: Tensor, beta: Tensor, G: Tensor) -> Tensor:
+    """A."""
+    return (beta[..., None] * (k @ k.mT) * _decay(G)).tril(-1)
 
-    T is a multiple of 64; the state before the first row is zero.
-    """
-    batch, rows, heads, dv = v.shape
-    n = rows // CHUNK
 
-    def chunked(x: Tensor) -> Tensor:  # [n, B*H, 64, ...]
-        x = x.float().unflatten(1, (n, CHUNK)).transpose(2, 3)  # [B, n, H, 64, ...]
-        return x.transpose(0, 1).flatten(1, 2)
-
-    q, k, v, beta = chunked(q), chunked(k), chunked(v), chunked(beta)[..., None]
-    G = chunked(g).cumsum(-1)
-    lower = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=v.device).tril()
+def _decay(G: Tensor) -> Tensor:
+    lower = torch.ones(CHUNK, CHUNK, dtype=torch.bool, device=G.device).tril()
     gaps = G[..., :, None] - G[..., None, :]
-    decay = torch.exp(gaps.masked_fill(~lower, -torch.inf))
-    T = UnitLowerInverse.apply((beta * (k @ k.mT) * decay).tril(-1))
-    grown = torch.exp(G)[..., None]
-    U = T @ (beta * v)
-    W = T @ (beta * grown * k)
+    return torch.exp(gaps.masked_fill(~lower, -torch.inf))
+
+
+@fused
+def _steps(T: Tensor, k: Tensor, v: Tensor, beta: Tensor, G: Tensor) -> tuple[Tensor, ...]:
+    """U, W, and M and N of S' = M S + N."""
+    U = T @ (beta[..., None] * v)
+    W = T @ ((beta * torch.exp(G))[..., None] * k)
     last = G[..., -1:]
     left = k * torch.exp(last - G)[..., None]
-    eye = torch.eye(k.shape[-1], device=v.device)
-    M = torch.exp(last)[..., None] * eye - left.mT @ W
-    S = Scan.apply(M, left.mT @ U)
-    o = grown * (q @ S) + ((q @ k.mT) * decay) @ (U - W @ S)
-    o = o.unflatten(1, (batch, heads)).transpose(0, 1)  # [B, n, H, 64, dv]
-    return o.transpose(2, 3).reshape(batch, rows, heads, dv)
+    eye = torch.eye(k.shape[-1], device=k.device)
+    return U, W, torch.exp(last)[..., None] * eye - left.mT @ W, left.mT @ U
 
 
-def shifted_conv(x: Tensor, taps: Tensor) -> Tensor:
-    """silu of the depthwise causal convolution. x [B, T, C], taps [C, kernel] -> [B, T, C]."""
+@fused
+def _outputs(S: Tensor, q: Tensor, k: Tensor, G: Tensor, U: Tensor, W: Tensor) -> Tensor:
+    """o."""
+    inside = ((q @ k.mT) * _decay(G)) @ (U - W @ S)
+    return torch.exp(G)[..., None] * (q @ S) + inside
+
+
+def delta_sequence(q: Tensor, k: Tensor, v: Tensor, beta: Tensor, g: Tensor, chunks: int) -> Tensor:
+    """q, k [B*n, H, 64, dk] normalised, v [.., 64, dv], beta, g [B*n, H, 64]; -> o like v.
+
+    `chunks` is n: chunks of one sequence lie behind one another, and the state before the first is
+    zero.
+    """
+    G = g.cumsum(-1)
+    T = UnitLowerInverse.apply(_overlaps(k, beta, G))
+    U, W, M, N = _steps(T, k, v, beta, G)
+
+    def ordered(x: Tensor) -> Tensor:  # [n, B*H, dk, ..]
+        return x.unflatten(0, (-1, chunks)).transpose(0, 1).flatten(1, 2)
+
+    S = Scan.apply(ordered(M), ordered(N))
+    heads = q.shape[1]
+    S = S.unflatten(1, (-1, heads)).transpose(0, 1).flatten(0, 1)
+    return _outputs(S, q, k, G, U, W)
+
+
+def shifted_conv(x: Tensor, taps: Tensor, place: Tensor) -> Tensor:
+    """silu of the depthwise causal convolution.
+
+    x [N, C], taps [C, kernel], place [N]: which row of its sequence each is -> [N, C].
+    """
     kernel = taps.shape[1]
-    padded = functional.pad(x, (0, 0, kernel - 1, 0))
-    total = padded[:, : x.shape[1]] * taps[:, 0]
-    for j in range(1, kernel):
-        total = total + padded[:, j : j + x.shape[1]] * taps[:, j]
+    total = x * taps[:, -1]
+    for back in range(1, kernel):
+        before = functional.pad(x, (0, 0, back, 0))[: len(x)]
+        total = total + before * (place >= back)[:, None] * taps[:, -1 - back]
     return functional.silu(total)

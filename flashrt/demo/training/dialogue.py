@@ -19,7 +19,10 @@ class Task:
     result: str
     """What the tool says."""
     answer: str
-    thought: str = ""
+    kind: str = ""
+    """What the tool is for: no two tools of one kind are offered together."""
+    order: bool = True
+    """The wording begins with a verb, so that "please" may stand before it."""
 
 
 @attrs.define

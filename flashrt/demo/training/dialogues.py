@@ -1,20 +1,26 @@
 """Whole dialogues: tools, system prompt, turns. The same seed makes the same dialogue anywhere."""
 
 import random
+from collections.abc import Callable
 
 from flashrt.demo.training.corpus import corpus
 from flashrt.demo.training.dialogue import Dialogue, Json, Task, name_of
+from flashrt.demo.training.drills import Drills
+from flashrt.demo.training.families import FamilyTasks, families
 from flashrt.demo.training.kinds import Kinds
 from flashrt.demo.training.made_up import MadeUp
 from flashrt.demo.training.phrases import SHAPES
 from flashrt.demo.training.schemas import Dress, decoy
-from flashrt.demo.training.smalltalk import CLOSINGS, NO_TOOL, OPENINGS, TALK
+from flashrt.demo.training.smalltalk import CLOSINGS, NO_TOOL, NO_TOOLS, OPENINGS, TALK
 from flashrt.demo.training.words import Words
 
 KINDS = list(SHAPES)
 OFTEN = ["shell", "shell", "read", "read", "read", "write", "edit", "list"]
 LIKE = {"calculate": {"add"}, "add": {"calculate"}, "grep": {"find"}, "find": {"grep"}}
 AGENT = ["shell", "read", "write", "edit", "list", "grep", "find", "web", "fetch"]
+FAMILY, MADE_UP = 0.5, 0.65
+"""Tasks up to these shares are of a hand-written family, and of a tool that nobody has."""
+
 IN_ORDER = [
     " then ",
     ", then ",
@@ -25,6 +31,11 @@ IN_ORDER = [
     "; next, ",
     "\nThen ",
 ]
+BEFORE = ["Tell me: ", "A question: ", "Hello. ", "One thing: ", "By the way: ", "So: ", "Next. "]
+CHOOSE = [
+    "Which tool is for which request?", "Name the right tool for each request.",
+    "Match tools and requests.", "For every request, the tool that does it:",
+]  # fmt: skip
 TOGETHER = [" and ", " and also ", ", and ", "; ", "\n- ", ". Also ", " as well as: "]
 ROLES = [
     "You are a helpful assistant.",
@@ -59,59 +70,64 @@ class Maker:
         self.long = long
         self.cwd = "/" + "/".join(self.w.word() for _ in range(self.r.randint(1, 4)))
         self.kinds, self.made = Kinds(self.w, self.cwd), MadeUp(self.w)
+        self.families, self.drills = FamilyTasks(self.w), Drills(self.w)
+        self.used: set[str] = set()  # kinds for which a tool is there
         self.d = Dialogue(thinking=self.r.random() < 0.35)
 
     def dialogue(self) -> Dialogue:
         """One."""
         forms = [self._tasks, self._parts, self._talk, self._none, self._gloss, self._drill]
-        weights = [45, 27, 6, 6, 9, 7] if not self.long else [60, 34, 2, 4, 0, 0]
+        weights = [50, 20, 4, 3, 7, 16] if not self.long else [64, 30, 2, 3, 0, 1]
         self.r.choices(forms, weights)[0]()
         self._surround()
         return self.d
 
     # -- tasks -------------------------------------------------------------------------------------
 
-    def _draw(self) -> tuple[str, Task]:
+    def _draw(self) -> Task:
         p = self.r.random()
-        if p < 0.45:
-            return "", self.made.task()
-        kind = self.r.choice(OFTEN if p < 0.75 else KINDS)
-        return kind, self.kinds.task(kind)
+        if p < FAMILY:
+            return self.families.task(self.r.choice(families()))
+        if p < MADE_UP:
+            return self.made.task()
+        return self.kinds.task(self.r.choice(OFTEN if p < 0.84 else KINDS))
 
-    def _several(self, count: int) -> list[Task]:
-        """Tasks of different tools; a tool that comes twice keeps its shape."""
-        seen: dict[str, Task] = {}
+    def _several(self, count: int, draw: Callable[[], Task]) -> list[Task]:
+        """Tasks of different kinds, whose tools have different names."""
         tasks: list[Task] = []
         for _ in range(count):
-            kind, task = self._draw()
-            if kind and (kind in seen or LIKE.get(kind, set()) & set(seen)):
-                continue
-            if name_of(task.tool) in {name_of(t.tool) for t in tasks}:
-                continue
-            seen[kind] = task
-            tasks.append(task)
-        self.used = set(seen) - {""}
+            task = draw()
+            if self._fits(task.kind) and name_of(task.tool) not in {name_of(t.tool) for t in tasks}:
+                self._use(task.kind)
+                tasks.append(task)
         return tasks
 
+    def _fits(self, kind: str) -> bool:
+        return kind not in self.used
+
+    def _use(self, kind: str) -> None:
+        self.used |= {kind} | LIKE.get(kind, set())
+
     def _tasks(self) -> None:
-        """One call a turn, one to three turns."""
-        tasks = self._several(self.r.choice([1, 1, 1, 2, 3]))
+        """One call a turn, one to eight turns."""
+        tasks = self._several(self.r.choice([1, 2, 2, 3, 4, 6, 8]), self._draw)
         self._offer(tasks)
         for task in tasks:
-            self._user(self._worded(task.ask))
+            self._user(self._worded(task))
             self._call([task])
             self._say(task.answer, "I have the result.")
 
     def _parts(self) -> None:
         """Several calls for one request: one after another, or at once."""
-        tasks = self._several(self.r.choice([2, 2, 2, 3]))
+        draw = self._file_task if self.r.random() < 0.4 else self._order
+        tasks = self._several(self.r.choice([2, 2, 2, 3]), draw)
         self._offer(tasks)
-        ordered = self.r.random() < 0.55
+        ordered = self.r.random() < 0.6
         asks = [self._quiet(task.ask) for task in tasks]
         joint = self.r.choice(IN_ORDER if ordered else TOGETHER)
         if ordered and len(asks) > 2 and self.r.random() < 0.5:
             text = ", ".join(asks[:-1]) + joint + asks[-1]
-        elif self.r.random() < 0.25 and len(tasks) > 1:
+        elif self.r.random() < 0.2 and len(tasks) > 1:
             ordered, text = True, ", ".join(asks)
         else:
             text = joint.join(asks)
@@ -122,21 +138,34 @@ class Maker:
             self._call(group)
         self._say(" ".join(t.answer for t in tasks), "I have all results.")
 
+    def _order(self) -> Task:
+        """One that is said as an order: such wordings can be joined."""
+        while not (task := self._draw()).order:
+            pass
+        return task
+
+    def _file_task(self) -> Task:
+        """What people give an agent first."""
+        kind = self.r.choice(["shell", "shell", "read", "read", "list", "write"])
+        while not (task := self.kinds.task(kind)).order:
+            pass
+        return task
+
     def _call(self, group: list[Task]) -> None:
         calls = [{"function": {"name": name_of(t.tool), "arguments": t.arguments}} for t in group]
-        names = " and ".join(name_of(t.tool) for t in group)
         asks = " and ".join(t.ask.rstrip("?.") for t in group)
-        self._answer({"content": "", "tool_calls": calls}, f"The task: {asks}. I call {names}.")
+        what = "One call does it" if len(group) == 1 else f"{len(group)} calls do it"
+        self._answer({"content": "", "tool_calls": calls}, f"The task: {asks}. {what}.")
         for task in group:
             self.d.messages.append({"role": "tool", "content": task.result})
 
     def _quiet(self, ask: str) -> str:
         return ask[0].lower() + ask[1:].rstrip("?") if ask.endswith("?") else ask
 
-    def _worded(self, ask: str) -> str:
-        if ask.endswith("?"):
-            return ask if self.r.random() < 0.8 else "Tell me: " + ask
-        return self._opened(ask) + self.r.choice(CLOSINGS)
+    def _worded(self, task: Task) -> str:
+        if task.order:
+            return self._opened(task.ask) + self.r.choice(CLOSINGS)
+        return task.ask if self.r.random() < 0.9 else self.r.choice(BEFORE) + task.ask
 
     def _opened(self, ask: str) -> str:
         opening = self.r.choice(OPENINGS)
@@ -147,25 +176,28 @@ class Maker:
     # -- other turns -------------------------------------------------------------------------------
 
     def _talk(self) -> None:
+        tools = self.r.random() < 0.6
         for _ in range(self.r.choice([1, 1, 2, 3])):
-            if self.r.random() < 0.6:
+            if tools or self.r.random() < 0.5:  # trivia would make every short question small talk
                 asks, answer = self.r.choice(TALK)
                 ask = self.r.choice(asks.split("|"))
             else:
                 ask, answer = self.r.choice(corpus()["chat"])
             self._user(ask)
             self._say(answer, "No tool is needed.")
-        if self.r.random() < 0.6:
+        if tools:
             self._offer([])
 
     def _none(self) -> None:
-        """Nothing fits."""
-        task = self.made.task()
-        self._user(self._worded(task.ask))
-        self._say(NO_TOOL, "No tool fits.")
-        self.used = set()
-        if self.r.random() < 0.8:
+        """Nothing fits, or there is nothing."""
+        task = self._draw()
+        self._user(self._worded(task))
+        self._use(task.kind)
+        if self.r.random() < 0.5:
+            self._say(NO_TOOL, "No tool fits.")
             self._offer([])
+        else:
+            self._say(NO_TOOLS, "I have no tools.")
 
     def _gloss(self) -> None:
         for _ in range(self.r.randint(1, 4)):
@@ -185,31 +217,25 @@ class Maker:
             self._say(f"{word.capitalize()}: {text}.", "I know this word.")
 
     def _drill(self) -> None:
-        """Copying and picking, without tools."""
-        r, w = self.r, self.w
-        for _ in range(r.randint(1, 3)):
-            text = w.sentence()
-            pairs = {
-                w.made(): r.choice([w.code, w.number, w.person, w.date])()
-                for _ in range(r.randint(2, 8))
-            }
-            key = r.choice(list(pairs))
-            listed = "\n".join(f"{k}: {v}" for k, v in pairs.items())
-            ask, answer = r.choice(
-                [
-                    (f"Repeat this: {text}", text),
-                    (f"Say exactly: {text}", text),
-                    (f"{listed}\n\nWhat is {key}?", f"{key} is {pairs[key]}."),
-                    (f"What is the value of {key}?\n{listed}", f"{key} is {pairs[key]}."),
-                    (f"What is the last line of this?\n{listed}", listed.splitlines()[-1]),
-                    (
-                        f"My name is {(name := w.person())}. What is my name?",
-                        f"Your name is {name}.",
-                    ),
-                ]
-            )
+        """Copying and choosing, without calls."""
+        drills = [self.drills.repeat, self.drills.pick, self.drills.words, self.drills.words]
+        for _ in range(self.r.randint(1, 3)):
+            ask, answer = self.r.choice([*drills, self._choose, self._choose, self._choose])()
             self._user(ask)
             self._say(answer, "I look at the text.")
+
+    def _choose(self) -> tuple[str, str]:
+        """Requests, and which tool each is for."""
+        r = self.r
+        self.used = set()
+        tasks = self._several(r.randint(3, 8), self._draw)
+        listed = r.sample(tasks, len(tasks))
+        form = r.choice(["- {}: {}", "{} ({})", "* {} - {}", "{}: {}"])
+        tools = [form.format(name_of(t.tool), t.tool["function"]["description"]) for t in listed]
+        asks = r.sample(tasks, r.randint(1, len(tasks)))
+        lines = [f"{i}. {task.ask}" for i, task in enumerate(asks, 1)]
+        ask = r.choice(CHOOSE) + "\n" + "\n".join([*tools, r.choice(["", "Requests:"]), *lines])
+        return ask, "\n".join(f"{i}. {name_of(task.tool)}" for i, task in enumerate(asks, 1))
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -237,34 +263,37 @@ class Maker:
     # -- what stands around ------------------------------------------------------------------------
 
     def _offer(self, tasks: list[Task]) -> None:
-        """The tools of the tasks among others."""
+        """The tools of the tasks among others, none of which is of their kinds."""
         r = self.r
         tools = {name_of(t.tool): t.tool for t in tasks}
-        banned = set(getattr(self, "used", ())) | {
-            k for u in getattr(self, "used", ()) for k in LIKE.get(u, ())
-        }
         if r.random() < 0.35:
             for kind in r.sample(AGENT, r.randint(3, len(AGENT))):
-                if kind not in banned:
-                    self._add(tools, self.kinds.tool(kind)[0])
-                    banned.add(kind)
-        most = 25 if self.long > 8000 else 8 if self.long else 4
+                self._beside(tools, kind, self.kinds.tool(kind)[0])
+        most = 25 if self.long > 8000 else 8 if self.long else r.choice([1, 3, 6])
+        made = any(" " in task.kind for task in tasks)
         for _ in range(r.randint(0, most)):
-            kind = r.choice(KINDS)
-            if r.random() < 0.35 and kind not in banned and not LIKE.get(kind, set()) & banned:
-                self._add(tools, self.kinds.tool(kind)[0])
-                banned.add(kind)
+            p = r.random()
+            if made and p < 0.6:
+                task = self.made.task()
+                self._beside(tools, task.kind, task.tool)
+            elif p < 0.75:
+                family = r.choice(families())
+                self._beside(tools, family.kind, self.families.tool(family, set())[0])
             else:
-                self._add(tools, self.made.task().tool)
-        if r.random() < (0.7 if self.long else 0.25):
+                kind = r.choice(KINDS)
+                self._beside(tools, kind, self.kinds.tool(kind)[0])
+        if r.random() < (0.7 if self.long else 0.2):
             for _ in range(r.randint(1, 8 if self.long else 3)):
-                self._add(tools, decoy(r))
+                tool = decoy(r)
+                self._beside(tools, name_of(tool), tool)
         dress = Dress(r)
         self.d.tools = [dress.put_on(tool) for tool in tools.values()]
         r.shuffle(self.d.tools)
 
-    def _add(self, tools: dict[str, Json], tool: Json) -> None:
-        tools.setdefault(name_of(tool), tool)
+    def _beside(self, tools: dict[str, Json], kind: str, tool: Json) -> None:
+        if self._fits(kind) and name_of(tool) not in tools:
+            self._use(kind)
+            tools[name_of(tool)] = tool
 
     def _surround(self) -> None:
         """A system prompt, and reading matter in it, in the tools and before the question."""
@@ -293,6 +322,9 @@ class Maker:
                     "<cwd>{}</cwd>",
                     "You are in the folder {}",
                     "cwd: {}",
+                    "<env>\n  Working directory: {}\n  Platform: linux\n</env>",
+                    "I'm currently working in the directory: {}",
+                    "The workspace is {}. Paths are relative to it.",
                 ]
             )
             parts.insert(r.randint(0, len(parts)), line.format(self.cwd))

@@ -4,11 +4,13 @@ For each: how clients shape the tool, how people ask, what it says, and what to 
 """
 
 import json
-from collections.abc import Callable
 
 from flashrt.demo.training.dialogue import Json, Task, function
-from flashrt.demo.training.phrases import ASKS, ERRORS, MORE, QUESTIONS, SHAPES
+from flashrt.demo.training.phrases import ASKS, MORE, QUESTIONS, SHAPES, failure, known
 from flashrt.demo.training.words import Words
+
+FAIL = 0.08
+EMPTY: Json = {"names": [], "says": [], "params": {}}
 
 
 def described(w: Words, text: str) -> str:
@@ -35,37 +37,48 @@ class Kinds:
 
     def tool(self, kind: str) -> tuple[Json, dict[str, tuple[str, bool]]]:
         """A tool of this kind, and by role the parameter's name and whether it must be given."""
-        names, descriptions, parts = self.r.choice(SHAPES[kind])
+        shapes = SHAPES[kind]
+        names, descriptions, parts = shape = self.r.choice(shapes)
+        loose = shape is shapes[-1]  # no client's own: any name will do
+        more = known()[kind] if loose and self.r.random() < 0.6 else EMPTY
         roles, properties, required = {}, {}, []
-        strange = self.r.random() < 0.3  # names that say nothing: the descriptions must be read
+        strange = self.r.random() < 0.15  # names that say nothing: the descriptions must be read
         for role, options, type_, texts, needed in parts:
-            name = self.r.choice(options.split("|"))
+            extra = more["params"].get(role, EMPTY)
+            name = self.r.choice(extra["names"] or options.split("|"))
             if strange and role != "abspath" and self.r.random() < 0.5:
                 name = self.w.strange()
             if name in properties:
                 continue
-            properties[name] = {"type": type_, "description": self.r.choice(texts.split("|"))}
+            text = self.r.choice(extra["says"] or texts.split("|"))
+            properties[name] = {"type": type_, "description": text}
             roles[role] = (name, needed)
             if needed:
                 required.append(name)
         pick = self.r.choice
-        name = self.w.strange() if strange else pick(names.split("|"))
-        shown = described(self.w, pick(descriptions.split("|") + MORE.get(kind, [])))
-        tool = function(name, shown, properties, required)
+        name = self.w.strange() if strange else pick(more["names"] or names.split("|"))
+        if loose:
+            name = self.w.renamed(name)
+        shown = more["says"] or descriptions.split("|") + MORE.get(kind, [])
+        tool = function(name, described(self.w, pick(shown)), properties, required)
         return tool, roles
 
     def task(self, kind: str) -> Task:
         """With fresh values."""
         values, result, answer = getattr(self, f"_{kind}")()
         tool, roles = self.tool(kind)
-        asks = QUESTIONS.get(kind, [])
-        question = bool(asks) and self.r.random() < 0.2
-        ask = self.r.choice(asks if question else ASKS[kind]).format(**values)
-        if self.r.random() < 0.1:
-            result, answer = self._failed(ask)
-        return Task(
-            ask, tool, self._arguments(roles, values), result, answer, name_hint(tool, kind)
-        )
+        form = self.r.choice(self._wordings(kind))
+        if self.r.random() < FAIL:
+            result, answer = failure(self.r)
+        given = self._arguments(roles, values)
+        order = form[0].islower()
+        return Task(form.format(**values), tool, given, result, answer, kind, order)
+
+    def _wordings(self, kind: str) -> list[str]:
+        p = self.r.random()
+        if p < 0.55:
+            return known()[kind]["asks"]
+        return QUESTIONS[kind] if p < 0.65 and kind in QUESTIONS else ASKS[kind]
 
     def _arguments(self, roles: dict[str, tuple[str, bool]], values: Json) -> Json:
         given: Json = {}
@@ -82,13 +95,6 @@ class Kinds:
             if value is not None:
                 given[name] = value
         return given
-
-    def _failed(self, ask: str) -> tuple[str, str]:
-        why = self.r.choice(ERRORS)
-        form = self.r.choice(
-            ["Error: {}", "error: {}", "ERROR {}", "failed: {}", '{{"error": "{}"}}']
-        )
-        return form.format(why), f"That did not work: {why}."
 
     def _lines(self, low: int, high: int) -> list[str]:
         return [self.w.sentence() for _ in range(self.r.randint(low, high))]
@@ -286,12 +292,5 @@ class Kinds:
         shown = self.r.choice([text, f"<p>{text}</p>", f"# {self.w.word()}\n\n{text}"])
         return {"url": url}, shown, f"The page says: {text}"
 
-
-def name_hint(tool: Json, kind: str) -> str:
-    """What a thinking model says about the choice."""
-    return str(tool["function"]["name"])
-
-
-Drawn = Callable[[], Task]
 
 # ruff: noqa: SIM905 - tables of phrases

@@ -10,6 +10,7 @@ from typing import Any
 
 import attrs
 
+from flashrt.demo.training.corpus import corpus
 from flashrt.demo.training.dialogue import Json, Task, function
 from flashrt.demo.training.kinds import described
 from flashrt.demo.training.words import Words
@@ -33,10 +34,10 @@ THINGS = (
 room,chamber|table,desk|flight,plane trip|hotel,inn|song,track|playlist,mix|light,lamp|door,gate
 alarm,wake-up call|reminder,memo|note,jotting|task,to-do|event,happening|message,text|email,mail
 photo,picture|video,clip|document,paper|contract,agreement|payment,transfer|product,item|parcel,package
-car,vehicle|bike,bicycle|train,rail trip|taxi,cab|recipe,dish|plant,flower|garden,yard|heater,radiator
+car,vehicle|bike,bicycle|train,rail trip|recipe,dish|plant,flower|garden,yard
 robot,machine|server,host|database,data store|branch,line|container,box|job,run|report,summary
-chart,graph|survey,poll|course,class|lesson,unit|student,pupil|patient,visitor|dose,pill|book,volume
-poem,verse|game,match|team,squad|player,member|score,result|coupon,voucher|stock,share|currency,money
+chart,graph|survey,poll|course,class|lesson,unit|student,pupil|patient,visitor|dose,pill
+poem,verse|game,match|team,squad|player,member|score,result|coupon,voucher
 sensor,probe|camera,webcam|channel,feed|thread,conversation|label,tag|folder,directory|backup,copy
 """.replace("\n", "|")
     .strip("|")
@@ -116,9 +117,7 @@ class MadeUp:
     def task(self) -> Task:
         """With a new tool."""
         r = self.r
-        verbs, things = r.choice(VERBS).split(","), r.choice(THINGS).split(",")
-        if r.random() < 0.15:
-            things = [self.w.made()]
+        (verbs, does), (things, is_) = self._words("verbs", VERBS), self._words("nouns", THINGS)
         slots = self._slots()
         odd = r.random() < 0.2
         called = [
@@ -128,6 +127,10 @@ class MadeUp:
         values = [s.draw(self.w) for s in slots]
         given = [i == 0 or r.random() < 0.85 for i in range(len(slots))]
         tool = self._tool(verbs, things, slots, called, given)
+        if does and r.random() < 0.5:
+            tool["function"]["description"] = f"{does.capitalize()}: {r.choice(things)}"
+        if is_ and r.random() < 0.5:
+            tool["function"]["description"] += f" ({things[0]}: {is_})"
         phrases = [self._said(s, v) for s, v, g in zip(slots, values, given, strict=True) if g]
         arguments = {n: v for n, v, g in zip(called, values, given, strict=True) if g}
         result, answer = self._result(verbs[0], things[0])
@@ -140,7 +143,14 @@ class MadeUp:
                 f"{n} {self._plain(v)}" for n, v in arguments.items()
             )
             ask = f"{r.choice(['call', 'use', 'invoke'])} {tool['function']['name']} with {pairs}"
-        return Task(ask, tool, arguments, result, answer, tool["function"]["name"])
+        return Task(ask, tool, arguments, result, answer, f"{verbs[0]} {things[0]}")
+
+    def _words(self, part: str, own: list[str]) -> tuple[list[str], str]:
+        """Words that mean the same, and what they mean where WordNet tells it."""
+        p = self.r.random()
+        if p < 0.07:
+            return [self.w.word().lower()], ""
+        return (self.r.choice(own).split(","), "") if p < 0.5 else self.r.choice(corpus()[part])
 
     def _slots(self) -> list[Slot]:
         chosen: list[Slot] = []

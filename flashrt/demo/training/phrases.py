@@ -1,4 +1,10 @@
-"""How the well-known tools are shaped, and how people ask for them."""
+"""How the well-known tools are shaped, and how people ask for them; more of it in known.toml."""
+
+import random
+import tomllib
+from functools import cache
+from pathlib import Path
+from typing import Any
 
 # A shape: names, description, parameters as (role, names, type, description, required).
 Shape = tuple[str, str, list[tuple[str, str, str, str, bool]]]
@@ -111,3 +117,16 @@ MORE: dict[str, list[str]] = {
 }  # fmt: skip
 
 # ruff: noqa: E501 - tables of phrases
+
+
+@cache
+def known() -> dict[str, Any]:
+    """By kind: further names, says, asks, and params by role with names and says."""
+    return tomllib.loads((Path(__file__).parent / "known.toml").read_text(encoding="utf-8"))
+
+
+def failure(r: random.Random) -> tuple[str, str]:
+    """What a tool says that failed, and the answer to that."""
+    why = r.choice(ERRORS)
+    forms = ["Error: {}", "error: {}", "ERROR {}", "failed: {}", '{{"error": "{}"}}']
+    return r.choice(forms).format(why), f"That did not work: {why}."

@@ -25,7 +25,7 @@ def _instructions() -> tuple[str, str]:
     first = next(i for i, part in enumerate(unescaped) if "# Tools" in part)
     behind = next(i for i, part in enumerate(unescaped) if part.startswith("</tools>"))
     last = next(i for i, part in enumerate(unescaped) if "answer without a call" in part)
-    return "".join(unescaped[first : first + 2]), "".join(unescaped[behind : last + 1])
+    return "".join(unescaped[first : first + 3]), "".join(unescaped[behind : last + 1])
 
 
 BEFORE, BEHIND = _instructions()
@@ -36,7 +36,7 @@ def pieces(dialogue: Dialogue) -> Iterator[Piece]:
     messages = dialogue.messages
     first = messages[0] if messages[0]["role"] == "system" else None
     if dialogue.tools:
-        lines = "".join(json.dumps(tool, ensure_ascii=False) + "\n" for tool in dialogue.tools)
+        lines = "".join(map(_offered, dialogue.tools))
         system = "\n\n" + first["content"].strip() if first else ""
         yield BEFORE + lines + BEHIND + system + END + "\n", False
         messages = messages[1:] if first else messages
@@ -54,6 +54,13 @@ def pieces(dialogue: Dialogue) -> Iterator[Piece]:
                 )
             case role:
                 yield f"{START}{role}\n{message['content'].strip()}{END}\n", False
+
+
+def _offered(tool: Json) -> str:
+    function = tool["function"]
+    names = "".join(f"<parameter={name}>\n" for name in function["parameters"]["properties"])
+    schema = json.dumps(tool, ensure_ascii=False)
+    return f"{schema}\n<function={function['name']}>\n{names}</function>\n"
 
 
 def _answer(message: Json, thinking: bool) -> Iterator[Piece]:

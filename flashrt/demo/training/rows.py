@@ -15,8 +15,8 @@ from flashrt.demo.training.corpus import corpus
 from flashrt.demo.training.dialogues import Maker
 from flashrt.demo.training.rendering import Piece, encode, joined, load_tokenizer, pieces
 
-TEXT, PROMPT = 0.4, 0.0
-"""Loss weights beside the 1 of what the model says in dialogues."""
+TEXT, PROMPT = 0.4, 0.03
+"""Loss weights of natural text and of what others say, beside the 1 of the model's own words."""
 
 Row = tuple[np.ndarray, np.ndarray]
 """Ids uint16 [T] and loss weights float16 [T]: of being predicted, not of predicting."""
@@ -53,7 +53,11 @@ class Rows:
 
     def _dialogue(self, r: random.Random, room: int) -> tuple[list[int], list[float]]:
         most = room * CHARACTERS_PER_TOKEN
-        long = int(r.uniform(0.2, 0.75) * most) if room >= 1024 and r.random() < 0.5 else 0
+        long = (
+            int(r.uniform(0.2, 0.75) * most)
+            if room >= 1024 and r.random() < (0.25 if room < 2048 else 0.5)
+            else 0
+        )
         dialogue = Maker(str(r.getrandbits(64)), long).dialogue()
         ids, said = encode(self.tokenizer, joined(pieces(dialogue)))
         if len(ids) > room and long:  # the answers would be cut off: do without the reading matter

@@ -30,6 +30,7 @@ TALK: list[tuple[str, str]] = [
     ("ok|Okay|I see|Good|Nice|Great", "Good. Is there anything else?"),
 ]  # fmt: skip
 NO_TOOL = "None of my tools can do that."
+NO_TOOLS = "I have no tools here, so I cannot do that."
 OPENINGS = [
     "",
     "",

@@ -1,6 +1,10 @@
 """Random words, names, paths, sentences and numbers, all drawn from one generator of numbers."""
 
 import random
+import re
+from functools import cache
+
+from flashrt.demo.training.corpus import corpus
 
 COMMON = """the a one some old new red blue green small large first last next good bad open quiet cold
 warm file line data test note list name time day work code build server model token user report
@@ -19,7 +23,34 @@ Lisbon Warsaw Athens Boston Chicago Seattle Denver Austin Toronto Sydney Nairobi
 Helsinki Geneva Zurich Munich Hamburg Lyon Porto Krakow Osaka Kyoto Mumbai Jakarta""".split()
 PEOPLE = """Anna Ben Clara David Emma Felix Grace Henry Iris Jack Kate Leo Maria Nina Oscar Paul Rosa
 Sam Tina Victor Wendy Yusuf Zoe Amir Chen Priya Diego Fatima Hiro Ingrid Omar Lena""".split()
+COUNTRIES = """France Spain Italy Germany Poland Norway Japan China India Brazil Chile Peru Kenya
+Egypt Greece Ireland Iceland Canada Mexico Cuba Turkey Portugal Austria Sweden Finland Vietnam""".split()
+LANGUAGES = (
+    "English French German Spanish Italian Dutch Polish Welsh Greek Latin Hindi Arabic".split()
+)
+COLORS = "red green blue yellow black white pink orange purple brown grey silver gold teal".split()
+WEEKDAYS = "Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+MONTHS = (
+    "January February March April May June July August September October November December".split()
+)
+AFFIXES = (
+    "my do tool v2 fn api get run the util ext new std op x local remote user sys task".split()
+)
 TOPICS = "rivers stars bread bridges bees castles trains salt glass wool maps clocks tea".split()
+
+
+@cache
+def natural() -> tuple[list[str], list[str]]:
+    """Words and short lines of real text, so that whatever a user writes has been copied before."""
+    found = corpus()
+    text = "\n".join(found["prose"] + found["code"])
+    words = set(re.findall(r"\b[A-Za-z][A-Za-z0-9_]{1,14}\b", text)) | {
+        w for w, _ in found["glosses"]
+    }
+    lines = [line.strip() for line in text.splitlines() if 12 <= len(line.strip()) <= 70]
+    plain = [line for line in lines if not re.search(r"[\"`<>{}|\\]|::|^\.\.", line)]
+    glosses = [text for _, text in found["glosses"] if len(text) <= 70 and '"' not in text]
+    return sorted(words), plain + glosses
 
 
 class Words:
@@ -37,7 +68,13 @@ class Words:
 
     def word(self) -> str:
         """A word."""
-        return self.r.choice(COMMON) if self.r.random() < 0.5 else self.made()
+        p = self.r.random()
+        if p < 0.15:
+            return self.r.choice(COMMON)
+        if p > 0.75:
+            return self.made()
+        word = self.r.choice(natural()[0])
+        return word.upper() if p < 0.2 else word
 
     def strange(self) -> str:
         """A name for a tool or a parameter that tells nothing."""
@@ -45,6 +82,21 @@ class Words:
         if r.random() < 0.4:
             return self.made()
         return r.choice(["{}_{}", "{}-{}", "{}{}"]).format(self.word(), self.made())
+
+    def renamed(self, name: str) -> str:
+        """A tool's or parameter's name, often one that nobody else has: names must be read."""
+        r = self.r
+        if (p := r.random()) < 0.4:
+            return name
+        parts = re.findall(r"[A-Z]?[a-z]+|[A-Z]+|[0-9]+", name) or [name]
+        if p < 0.85:
+            more = r.choice(AFFIXES) if r.random() < 0.4 else self.word().lower()
+            parts.insert(r.choice([0, len(parts)]), more)
+        joint = r.choice(["_", "_", "_", "-", "", "Camel", "Pascal", "."])
+        if joint in ("Camel", "Pascal"):
+            text = "".join(part.capitalize() for part in parts)
+            return text if joint == "Pascal" else text[0].lower() + text[1:]
+        return joint.join(part.lower() for part in parts)
 
     def words(self, low: int, high: int) -> str:
         """Several."""
@@ -75,6 +127,8 @@ class Words:
 
     def sentence(self) -> str:
         """A line of text that means nothing."""
+        if self.r.random() < 0.4:
+            return self.r.choice(natural()[1])
         parts = self.words(3, 9).split()
         if self.r.random() < 0.3:
             parts.insert(self.r.randrange(len(parts)), self.number())
@@ -98,15 +152,49 @@ class Words:
 
     def person(self) -> str:
         """A first name, or one that nobody has."""
-        return self.r.choice(PEOPLE) if self.r.random() < 0.6 else self.made().capitalize()
+        return self.r.choice(PEOPLE) if self.r.random() < 0.4 else self.word().capitalize()
 
     def city(self) -> str:
         """A city, or a place that does not exist."""
-        return self.r.choice(CITIES) if self.r.random() < 0.6 else self.made().capitalize()
+        return self.r.choice(CITIES) if self.r.random() < 0.4 else self.word().capitalize()
+
+    def country(self) -> str:
+        """A country, or one that does not exist."""
+        return self.r.choice(COUNTRIES) if self.r.random() < 0.6 else self.word().capitalize()
+
+    def language(self) -> str:
+        """A language."""
+        return self.r.choice(LANGUAGES) if self.r.random() < 0.8 else self.word().capitalize()
+
+    def color(self) -> str:
+        """A colour."""
+        return self.r.choice(COLORS)
+
+    def weekday(self) -> str:
+        """A day of the week."""
+        return self.r.choice(WEEKDAYS)
+
+    def month(self) -> str:
+        """A month."""
+        return self.r.choice(MONTHS)
+
+    def title(self) -> str:
+        """Of a work."""
+        return " ".join(word.capitalize() for word in self.words(2, 4).split())
+
+    def small(self) -> int:
+        """2 .. 60."""
+        return self.r.randint(2, 60)
+
+    def phone(self) -> str:
+        """A number to call."""
+        r = self.r
+        form = r.choice(["+{} {} {}", "0{}-{}{}", "+{}{}{}", "555-{}-{}{}"])
+        return form.format(r.randint(10, 99), r.randint(100, 999), r.randint(1000, 99999))
 
     def email(self) -> str:
         """An address."""
-        end = self.r.choice(["example.com", "example.org", f"{self.made()}.net"])
+        end = self.r.choice(["example.com", "example.org", f"{self.word().lower()}.net"])
         return f"{self.person().lower()}@{end}"
 
     def url(self) -> str:

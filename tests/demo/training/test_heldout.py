@@ -1,21 +1,27 @@
 """What is graded is not what was trained."""
 
+import re
 from pathlib import Path
 
 from flashrt.demo import training
 from flashrt.demo.training.heldout import TOOLS, held_out
 
 FOLDER = Path(training.__file__).parent
-GENERATOR = ("words", "kinds", "phrases", "made_up", "smalltalk", "dialogues", "rows", "schemas")
+GENERATOR = ["words", "kinds", "phrases", "made_up", "smalltalk", "dialogues", "rows", "schemas"]
+GENERATOR += ["drills", "families"]
+TABLES = [FOLDER / "known.toml", *sorted((FOLDER / "families").glob("*.toml"))]
 
 
 def test_no_name_or_wording_of_a_held_out_task_is_the_generators():
     """The generator's sources hold none of them, and none of them imports the file."""
-    text = "\n".join((FOLDER / f"{name}.py").read_text(encoding="utf-8") for name in GENERATOR)
+    files = [FOLDER / f"{name}.py" for name in GENERATOR] + TABLES
+    text = "\n".join(file.read_text(encoding="utf-8") for file in files)
     assert "heldout" not in text
     for _, name, description, _, asks, _, _ in TOOLS:
         for said in (name, description, *asks):
             assert f'"{said}"' not in text
+            dollars = re.sub(r"{(\w+)}", r"$\1", said)
+            assert f'"{dollars}"' not in text
 
 
 def test_held_out_tasks_are_the_same_for_the_same_seed_and_filled_in():

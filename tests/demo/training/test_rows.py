@@ -3,7 +3,7 @@
 import numpy as np
 
 from flashrt.demo import DEMO_PATH
-from flashrt.demo.training.rows import TEXT, Loader, Rows
+from flashrt.demo.training.rows import PROMPT, TEXT, Loader, Rows
 
 JOBS = [[(0, 0, 256), (0, 1, 256)], [(0, 2, 256), (0, 3, 256)]]
 
@@ -22,16 +22,16 @@ def test_rows_are_the_same_whoever_makes_them():
 
 
 def test_loss_is_taken_on_answers_and_some_on_text():
-    """Weights are 0, that of text or 1, and the start of an answer is not the model's to say."""
+    """Weights are a prompt's, a text's or 1; the start of an answer is not the model's to say."""
     rows = Rows(DEMO_PATH / "tokenizer.json")
     opening = rows.tokenizer.token_to_id("<|im_start|>")
     seen = set()
     for number in range(20):
         ids, weights = rows.row((1, number, 1024))
         assert ids.shape == weights.shape == (1024,)
-        assert not weights[ids == opening].any()
+        assert (weights[ids == opening] < TEXT).all()
         seen |= set(weights.tolist())
-    assert seen == {0.0, float(np.float16(TEXT)), 1.0}
+    assert seen == {float(np.float16(PROMPT)), float(np.float16(TEXT)), 1.0}
 
 
 def test_the_end_of_a_turn_is_the_models_to_say():
