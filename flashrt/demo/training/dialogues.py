@@ -77,7 +77,7 @@ class Maker:
     def dialogue(self) -> Dialogue:
         """One."""
         forms = [self._tasks, self._parts, self._talk, self._none, self._gloss, self._drill]
-        weights = [50, 20, 4, 3, 7, 16] if not self.long else [64, 30, 2, 3, 0, 1]
+        weights = [47, 24, 4, 3, 6, 16] if not self.long else [52, 42, 2, 3, 0, 1]
         self.r.choices(forms, weights)[0]()
         self._surround()
         return self.d

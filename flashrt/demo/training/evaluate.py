@@ -6,6 +6,7 @@ then, behind the right call and the tool's result, the answer. Prints a table fo
 
 import argparse
 import json
+import math
 import re
 from collections import defaultdict
 from pathlib import Path
@@ -19,7 +20,7 @@ from flashrt.chat.request import AgentRequest
 from flashrt.chat.template import Template
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.demo.training.corpus import corpus
-from flashrt.demo.training.heldout import Held, held_out
+from flashrt.demo.training.heldout import JOINTS, TOOLS, Held, held_out
 from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.protocol import SamplingParams
 
@@ -98,38 +99,67 @@ class Grader:
         thoughts, mark, rest = text.partition("</think>") if thinking else ("", "", text)
         return Said(thoughts.strip(), rest.strip() if mark or not thinking else text, ended)
 
-    def task(self, task: Held, others: list[Json], system: str, thinking: bool, group: str) -> None:
-        """One task of two turns."""
-        tools = [*others[: len(others) // 2], task.tool, *others[len(others) // 2 :]]
+    def request(
+        self, ask: str, steps: list[list[Held]], others: list[Json], system: str, thinking: bool
+    ) -> tuple[bool, bool]:
+        """What is asked for takes the calls of `steps`, those of one step at once.
+
+        Whether all calls were right, each behind right ones, and whether the answer holds all that
+        it must copy.
+        """
+        tasks = [task for step in steps for task in step]
+        tools = [*others[: len(others) // 2], *(t.tool for t in tasks), *others[len(others) // 2 :]]
         messages: list[Json] = [{"role": "system", "content": system}] if system else []
-        messages.append({"role": "user", "content": task.ask})
+        messages.append({"role": "user", "content": ask})
+        right = True
+        for step in steps:
+            said = self._turn(messages, tools, thinking)
+            wanted = [(_name(task), _texts(task.arguments)) for task in step]
+            if calls_in(said.text) != wanted:
+                right = False
+                self._miss(ask, said.text)
+            messages += _called(step, said.thoughts if thinking else None)
+        answer = self._turn(messages, tools, thinking)
+        copied = all(part in answer.text for task in tasks for part in task.copied)
+        if not copied:
+            self._miss([task.copied for task in tasks], answer.text)
+        return right, copied
+
+    def _turn(self, messages: list[Json], tools: list[Json], thinking: bool) -> Said:
         said = self.say(messages, tools, thinking)
-        wanted = [(str(task.tool["function"]["name"]), _texts(task.arguments))]
-        right = calls_in(said.text) == wanted
-        self.rates.note(f"{group}: calls right", right)
-        if not right and self.show:
-            print(f"MISS {task.kind}: {task.ask!r} -> {said.text!r}", flush=True)
-        self._ended(said, thinking)
-        name = task.tool["function"]["name"]
-        function = {"name": name, "arguments": json.dumps(task.arguments)}
-        call = {"id": "c1", "type": "function", "function": function}
-        before: Json = {"role": "assistant", "content": "", "tool_calls": [call]}
-        if thinking:
-            before["reasoning_content"] = said.thoughts
-        result = {"role": "tool", "tool_call_id": "c1", "content": task.result}
-        answer = self.say([*messages, before, result], tools, thinking)
-        copied = all(part in answer.text for part in task.copied)
-        self.rates.note(f"{group}: answers copied", copied)
-        if not copied and self.show:
-            print(f"MISS answer {task.copied}: {answer.text!r}", flush=True)
-        self._ended(answer, thinking)
-
-    show = False
-
-    def _ended(self, said: Said, thinking: bool) -> None:
         self.rates.note("turns ended by themselves", said.ended)
         if thinking:
             self.rates.note("thought when asked to", bool(said.thoughts))
+        return said
+
+    def note(self, group: str, right: bool, copied: bool) -> None:
+        """Count a request."""
+        self.rates.note(f"{group}: calls right", right)
+        self.rates.note(f"{group}: answers copied", copied)
+
+    def _miss(self, asked: object, text: str) -> None:
+        if self.show:
+            print(f"MISS {asked!r} -> {text!r}", flush=True)
+
+    show = False
+
+
+def _name(task: Held) -> str:
+    return str(task.tool["function"]["name"])
+
+
+def _called(step: list[Held], thoughts: str | None) -> list[Json]:
+    """The right calls of a step, and their results."""
+    functions = [{"name": _name(t), "arguments": json.dumps(t.arguments)} for t in step]
+    calls = [{"id": f"c{i}", "type": "function", "function": f} for i, f in enumerate(functions)]
+    message: Json = {"role": "assistant", "content": "", "tool_calls": calls}
+    if thoughts is not None:
+        message["reasoning_content"] = thoughts
+    results = [
+        {"role": "tool", "tool_call_id": f"c{i}", "content": task.result}
+        for i, task in enumerate(step)
+    ]
+    return [message, *results]
 
 
 def calls_in(text: str) -> list[tuple[str, dict[str, str]]]:
@@ -152,32 +182,44 @@ def _texts(arguments: Json) -> dict[str, str]:
     return {n: v if isinstance(v, str) else json.dumps(v) for n, v in arguments.items()}
 
 
-def grade(grader: Grader, count: int, long_count: int, long_tokens: int) -> Rates:
-    """Short tasks without and with thinking, then tasks behind a long system prompt."""
-    tasks = held_out(count)
-    others = {t.tool["function"]["name"]: t.tool for t in held_out(26)}
-    for i, task in enumerate(tasks):
-        mine = task.tool["function"]["name"]
-        beside = [tool for name, tool in others.items() if name != mine][i % 5 : i % 5 + i % 7]
-        grader.task(task, beside, "", i % 4 == 3, "short")
-        grader.rates.note(f"kind {task.kind}: both", 0, 0)
+def grade(grader: Grader, counts: dict[str, int], long_tokens: int) -> Rates:
+    """As many requests of each group as `counts` says; the groups are those of GROUPS."""
+    offered = {_name(task): task.tool for task in held_out(len(TOOLS))}
+
+    def beside(*tasks: Held) -> list[Json]:
+        mine = {_name(task) for task in tasks}
+        return [tool for name, tool in offered.items() if name not in mine]
+
+    for i, task in enumerate(held_out(counts["short"])):
+        others = beside(task)[i % 5 : i % 5 + i % 7]
+        found = grader.request(task.ask, [[task]], others, "", i % 4 == 3)
+        grader.note("short", *found)
+        grader.note(f"short, {task.kind}", *found)
+    for group in ("two in order", "two at once"):
+        tasks = held_out(2 * counts[group], seed=9)
+        for i, (first, second) in enumerate(zip(tasks[::2], tasks[1::2], strict=True)):
+            ask = JOINTS[group][i % len(JOINTS[group])].format(first.ask, second.ask)
+            steps = [[first], [second]] if group == "two in order" else [[first, second]]
+            others = beside(first, second)[: i % 4]
+            grader.note(group, *grader.request(ask, steps, others, "", i % 4 == 3))
     text = "\n\n".join(corpus()["prose"])
-    for i, task in enumerate(held_out(long_count, seed=8)):
-        mine = task.tool["function"]["name"]
-        beside = [tool for name, tool in others.items() if name != mine]
+    for i, task in enumerate(held_out(counts["long"], seed=8)):
         start = 40_000 * (i + 1) % (len(text) - 80_000)
-        prompt = text[start : start + 80_000]
-        ids = grader.tokenizer.encode_text(prompt)[:long_tokens]
-        grader.task(task, beside, grader.tokenizer.decode(ids), False, f"{long_tokens} tokens")
+        ids = grader.tokenizer.encode_text(text[start : start + 80_000])[:long_tokens]
+        system = grader.tokenizer.decode(ids)
+        found = grader.request(task.ask, [[task]], beside(task), system, False)
+        grader.note(f"behind {long_tokens} tokens", *found)
     return grader.rates
+
+
+GROUPS = {"short": 200, "two in order": 26, "two at once": 26, "long": 52}
 
 
 def main() -> None:
     """The command."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
-    parser.add_argument("--count", type=int, default=200)
-    parser.add_argument("--long-count", type=int, default=26)
+    parser.add_argument("--part", type=float, default=1.0, help="of the tasks of each group")
     parser.add_argument("--long-tokens", type=int, default=12_000)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--dtype", default="bfloat16")
@@ -185,7 +227,8 @@ def main() -> None:
     o = parser.parse_args()
     grader = Grader(o.folder, o.threads, getattr(torch, o.dtype), o.long_tokens + 8000)
     grader.show = o.misses
-    print(grade(grader, o.count, o.long_count, o.long_tokens).table())
+    counts = {group: math.ceil(count * o.part) for group, count in GROUPS.items()}
+    print(grade(grader, counts, o.long_tokens).table())
 
 
 if __name__ == "__main__":

@@ -37,6 +37,10 @@ TOOLS: list[tuple[str, str, str, list[tuple[str, str, str]], list[str], str, lis
     ("newsletter", "subscribe_reader", "Puts somebody on the list of a newsletter", [("mailbox", "string", "The e-mail address"), ("weekly", "boolean", "true: weekly, false: daily")], ["Put {email} on the list, weekly enabled", "{email} wants the newsletter with weekly turned off"], "list entry {code}", ["{code}"]),
     ("roles", "grant_roles", "Gives roles to a member of the staff", [("employee", "string", "Who gets them"), ("roles", "array", "The roles")], ["Give {person} the roles {word} and {word2}", "{person} shall have the roles {word} and {word2}"], "granted under {code}", ["{code}"]),
 ]  # fmt: skip
+JOINTS = {
+    "two in order": ["Step one: {} Step two: {}", "{} Once you know: {}", "Begin with this: {} And when that is through: {}"],
+    "two at once": ["{} Simultaneously: {}", "Both in one go: {} / {}", "{} + {} (in parallel)"],
+}  # fmt: skip
 POOLS: dict[str, list[str]] = {
     "file": "harbour.txt plans/q3.md src/lexer.py data/ports.csv NOTES.md etc/relay.conf lib/quay.ts".split(),
     "folder": "assets/icons /opt/relay docs/guide src/parsers backups photos/2031".split(),

@@ -120,10 +120,11 @@ class MadeUp:
         (verbs, does), (things, is_) = self._words("verbs", VERBS), self._words("nouns", THINGS)
         slots = self._slots()
         odd = r.random() < 0.2
-        called = [
-            self.w.strange() if odd and s.type != "boolean" else r.choice(s.names.split("|"))
-            for s in slots
-        ]
+        called: list[str] = []
+        for slot in slots:
+            name = self.w.strange() if odd and slot.type != "boolean" else slot.names
+            name = r.choice(name.split("|"))
+            called.append(name if name not in called else f"{name}_2")
         values = [s.draw(self.w) for s in slots]
         given = [i == 0 or r.random() < 0.85 for i in range(len(slots))]
         tool = self._tool(verbs, things, slots, called, given)

@@ -18,6 +18,9 @@ from flashrt.demo.training.rendering import Piece, encode, joined, load_tokenize
 TEXT, PROMPT = 0.4, 0.03
 """Loss weights of natural text and of what others say, beside the 1 of the model's own words."""
 
+OWN = 0.2
+"""Weights above it are of language that the model may be asked for."""
+
 Row = tuple[np.ndarray, np.ndarray]
 """Ids uint16 [T] and loss weights float16 [T]: of being predicted, not of predicting."""
 

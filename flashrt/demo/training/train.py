@@ -23,7 +23,7 @@ from flashrt.demo.training.net import Net
 from flashrt.demo.training.optim import MuonAdam
 from flashrt.demo.training.pack import pack
 from flashrt.demo.training.rendering import load_tokenizer
-from flashrt.demo.training.rows import Job, Loader
+from flashrt.demo.training.rows import OWN, Job, Loader
 from flashrt.demo.training.shapes import shape_config
 from flashrt.engine.config import parse_config
 
@@ -223,6 +223,7 @@ def losses(net: Net, ids: Tensor, weights: Tensor, depth: int) -> tuple[Tensor, 
     """The weighted sum over the rows, and sums of what is to be told."""
     hidden = net(ids)
     said = weights[:, 1:] > 0
+    own = weights[:, 1:] > OWN  # what the model may be asked to say: only that is drafted
     w = weights[:, 1:][said]
     logits = net.head(hidden[:, :-1][said])
     each = functional.cross_entropy(logits, ids[:, 1:][said], reduction="none")
@@ -237,7 +238,7 @@ def losses(net: Net, ids: Tensor, weights: Tensor, depth: int) -> tuple[Tensor, 
         best[:, 1:][said] = logits.argmax(-1)
     for d, drafted in enumerate(net.drafts(hidden, ids, depth), 1):
         # Drafts begin behind a token that the model has said itself.
-        at = said[:, d:] & said[:, :-d]
+        at = own[:, d:] & own[:, :-d]
         rows = net.head(drafted[:, : -1 - d][at])
         targets, w = ids[:, 1 + d :][at], weights[:, 1 + d :][at]
         each = functional.cross_entropy(rows, targets, reduction="none")

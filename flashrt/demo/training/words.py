@@ -1,9 +1,11 @@
 """Random words, names, paths, sentences and numbers, all drawn from one generator of numbers."""
 
+import json
 import random
 import re
 from functools import cache
 
+from flashrt.demo import DEMO_PATH
 from flashrt.demo.training.corpus import corpus
 
 COMMON = """the a one some old new red blue green small large first last next good bad open quiet cold
@@ -36,7 +38,19 @@ MONTHS = (
 AFFIXES = (
     "my do tool v2 fn api get run the util ext new std op x local remote user sys task".split()
 )
+SPACE = "\u0120"
+"""How a byte-level vocabulary writes a blank."""
+
 TOPICS = "rivers stars bread bridges bees castles trains salt glass wool maps clocks tea".split()
+
+
+@cache
+def vocabulary() -> list[str]:
+    """Words that are one token behind a space. Behind anything else most are cut into several, and
+    to copy them there a model must have learnt, for each, how it is spelt."""
+    tokens = json.loads((DEMO_PATH / "tokenizer.json").read_text(encoding="utf-8"))
+    marked = (token for token in tokens["model"]["vocab"] if token[0] == SPACE)
+    return [token[1:] for token in marked if re.fullmatch("[A-Za-z]{2,}", token[1:])]
 
 
 @cache
@@ -69,12 +83,11 @@ class Words:
     def word(self) -> str:
         """A word."""
         p = self.r.random()
-        if p < 0.15:
-            return self.r.choice(COMMON)
-        if p > 0.75:
+        if p < 0.25:
             return self.made()
-        word = self.r.choice(natural()[0])
-        return word.upper() if p < 0.2 else word
+        word = self.r.choice(COMMON if p < 0.35 else natural()[0] if p < 0.6 else vocabulary())
+        case = self.r.random()
+        return word.upper() if case < 0.04 else word.capitalize() if case < 0.1 else word
 
     def strange(self) -> str:
         """A name for a tool or a parameter that tells nothing."""

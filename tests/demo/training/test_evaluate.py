@@ -6,7 +6,8 @@ import torch
 
 from flashrt.demo import DEMO_PATH
 from flashrt.demo.training import evaluate
-from flashrt.demo.training.evaluate import Grader, Rates, calls_in, grade
+from flashrt.demo.training.evaluate import GROUPS, Grader, Rates, Said, calls_in, grade
+from flashrt.demo.training.heldout import held_out
 
 CALL = """<tool_call>
 <function=f>
@@ -36,8 +37,36 @@ def test_the_table_has_shares():
 
 
 def test_a_checkpoint_is_graded_from_end_to_end(monkeypatch):
-    """One short and one long task on the bundled checkpoint, whatever it can do."""
+    """One request of each group on the bundled checkpoint, whatever it can do."""
     monkeypatch.setattr(evaluate, "NEW_MAX", 8)
-    rates = grade(Grader(DEMO_PATH, 1, torch.bfloat16, 4096), 1, 1, 200)
-    assert rates.of["short: calls right"] == rates.of["200 tokens: calls right"] == 1
-    assert rates.of["turns ended by themselves"] == 4
+    grader = Grader(DEMO_PATH, 1, torch.bfloat16, 4096)
+    rates = grade(grader, dict.fromkeys(GROUPS, 1), 200)
+    for group in ("short", "two in order", "two at once", "behind 200 tokens"):
+        assert rates.of[f"{group}: calls right"] == 1
+    assert rates.of["turns ended by themselves"] == 2 + 3 + 2 + 2
+
+
+def test_what_is_right_is_found_right(monkeypatch):
+    """Right calls and an answer that holds the results score; a wrong value or answer does not."""
+    first, second = held_out(2)
+    grader = Grader.__new__(Grader)
+    grader.rates = Rates()
+    calls = [rendered(task) for task in (first, second)]
+    answer = " ".join((*first.copied, *second.copied))
+    for texts, want in (
+        ([*calls, answer], (True, True)),
+        ([calls[0], calls[0], answer], (False, True)),
+        ([*calls, "nothing"], (True, False)),
+    ):
+        said = iter(texts)
+        monkeypatch.setattr(grader, "say", lambda *_, said=said: Said("", next(said), True))
+        assert grader.request("ask", [[first], [second]], [], "", False) == want
+
+
+def rendered(task):
+    """Its call in the wire format."""
+    values = {n: v if isinstance(v, str) else json.dumps(v) for n, v in task.arguments.items()}
+    inner = "".join(f"<parameter={n}>\n{v}\n</parameter>\n" for n, v in values.items())
+    return (
+        f"<tool_call>\n<function={task.tool['function']['name']}>\n{inner}</function>\n</tool_call>"
+    )
