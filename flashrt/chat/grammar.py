@@ -31,8 +31,9 @@ NOT_ENFORCED = ("pattern", "minLength", "format", "anyOf", "oneOf", "allOf", "$r
 LENGTH_MAX = 1000
 """A longer `maxLength` of raw text is no limit: its grammar would be too large."""
 
-WHITESPACE = r"[ \t\n]{0,48}"
-"""Between the parts of a JSON value: enough to indent, and an end to a model that only indents."""
+WHITESPACE = r"([ \t]|\n[ \t]{0,24})?"
+"""Between the parts of a JSON value: a blank, or a new line and its indent. A model that would rather
+go on with blanks has to go on with the value."""
 
 
 class Grammars:

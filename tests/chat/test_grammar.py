@@ -167,10 +167,14 @@ def test_a_bounded_text_of_a_call_is_bounded(text, whole):
     assert fits(CallShape((bounded,)), ids) is whole
 
 
-@pytest.mark.parametrize(("blanks", "whole"), [(48, True), (49, False)])
+@pytest.mark.parametrize(
+    ("blanks", "whole"),
+    [("", True), (" ", True), ("  ", False), ("\n" + 24 * " ", True), ("\n" + 25 * " ", False),
+     ("\n\t", True), ("\n\n", False), (" \n", False)],
+)  # fmt: skip
 def test_blanks_in_json_come_to_an_end(blanks, whole):
-    """A weak model likes to indent for ever; nobody indents deeper than that."""
-    ids = TOKENIZER.encode_text("[" + " " * blanks + "1]")
+    """A weak model likes to indent for ever: one blank, or one new line and its indent."""
+    ids = TOKENIZER.encode_text("[" + blanks + "1]")
     assert fits(JsonShape({"type": "array"}, "response_format"), ids) is whole
 
 

@@ -18,6 +18,13 @@ from flashrt.service import Voice
 from flashrt.settings import Settings, load
 
 VOICE: Voice = load_voice(DEMO_PATH)
+ENDS = ("<|im_end|>", "<|endoftext|>")
+
+
+ENDLESS: dict[str, Any] = {
+    "logit_bias": {str(i): -100 for text in ENDS for i in VOICE.tokenizer.encode(text)}
+}
+"""A wish for an answer that does not end by itself, whatever the checkpoint has to say."""
 
 
 def fake_engine(**wish: Any) -> FakeEngine:

@@ -7,7 +7,7 @@ from flashrt.engine.hybrid import HybridEngine
 from tests.http.vocabulary import sse
 from tests.protocols.vocabulary import joined_message
 from tests.scripted import ScriptedEngine
-from tests.whole.server import VOICE, chat_body, running_server
+from tests.whole.server import ENDLESS, VOICE, chat_body, running_server
 
 CHAT = "/v1/chat/completions"
 TOOL = {"name": "bash", "parameters": {"properties": {"command": {"type": "string"}}}}
@@ -84,7 +84,7 @@ async def test_every_length_of_the_real_engine_is_a_prefix_of_one_text(lengths, 
     """With drafts and without, streamed and not, `max_tokens` changes how far, and nothing else."""
     sampleable = VOICE.tokenizer.vocab_size
     engine = HybridEngine.load(DEMO_PATH, max_seq=512, sampleable=sampleable, progress=False)
-    wish = {"temperature": 1, "seed": 5, "flashrt_draft_tokens": drafts}
+    wish = {"temperature": 1, "seed": 5, "flashrt_draft_tokens": drafts, **ENDLESS}
     async with running_server(engine, within_s=600) as server:
         last, choice = await cut_at(server, 200, **wish)
         whole = last["reasoning_content"] + last["content"]

@@ -9,12 +9,15 @@ import sys
 import urllib.request
 from contextlib import contextmanager
 
+from tests.whole.server import ENDLESS
+
 BODY = {
     "model": "any",
     "messages": [{"role": "user", "content": "hello"}],
     "max_tokens": 40,
     "temperature": 0,
     "stream": True,
+    **ENDLESS,
 }
 
 

@@ -1,4 +1,4 @@
-"""Shapes over HTTP on the demo model, whose answers are noise: only what is enforced fits."""
+"""Shapes over HTTP on the demo model, which knows none of them: only what is enforced fits."""
 
 import json
 from typing import Literal

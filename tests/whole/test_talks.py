@@ -11,7 +11,7 @@ import pytest
 import trio
 
 from tests.gate import GatedPerformer
-from tests.whole.server import running_server
+from tests.whole.server import ENDLESS, running_server
 from tests.whole.talk import PathRun, Talk, demo_engine, system, tail, user, words
 from tests.whole.test_hang_up import request_bytes, until, until_states
 
@@ -240,7 +240,7 @@ async def test_a_window_that_is_full_stays_of_use(dtype, oracle):
     """Decode to the last position, then a shorter question about the same. Oracle: path."""
     async with serving(dtype, engine=demo_engine(dtype, 300)) as server:
         talk = greets(server)
-        full = await talk.ask(user("tell me all"), max_tokens=1000)
+        full = await talk.ask(user("tell me all"), max_tokens=1000, **ENDLESS)
         assert len(full.all_ids) == 300
         talk.messages[-2:] = [user("tell me less")]
         short = await talk.send()
