@@ -77,7 +77,7 @@ class Maker:
     def dialogue(self) -> Dialogue:
         """One."""
         forms = [self._tasks, self._parts, self._talk, self._none, self._gloss, self._drill]
-        weights = [47, 24, 4, 3, 6, 16] if not self.long else [52, 42, 2, 3, 0, 1]
+        weights = [45, 24, 4, 3, 4, 20] if not self.long else [52, 42, 2, 3, 0, 1]
         self.r.choices(forms, weights)[0]()
         self._surround()
         return self.d
@@ -220,7 +220,7 @@ class Maker:
         """Copying and choosing, without calls."""
         drills = [self.drills.repeat, self.drills.pick, self.drills.words, self.drills.words]
         for _ in range(self.r.randint(1, 3)):
-            ask, answer = self.r.choice([*drills, self._choose, self._choose, self._choose])()
+            ask, answer = self.r.choice([*drills, *[self._choose] * len(drills)])()
             self._user(ask)
             self._say(answer, "I look at the text.")
 
