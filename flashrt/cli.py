@@ -7,7 +7,7 @@ from typing import Any, NoReturn
 
 import flashrt
 from flashrt import settings, settings_page
-from flashrt.client import chat, options
+from flashrt.client import chat, drain, options, top
 from flashrt.errors import CannotServe
 
 CANNOT_SERVE_STATUS = 2
@@ -42,18 +42,23 @@ def _chat(asked: Mapping[str, Any]) -> int:
     return chat.run(options.Options.load(asked))
 
 
-COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {"serve": _serve, "chat": _chat}
+COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
+    "serve": _serve,
+    "chat": _chat,
+    "drain": drain.run,
+    "top": top.run,
+}
 
 
 def parser() -> argparse.ArgumentParser:
     """Everything that can be typed. A flag of `serve` that is not given leaves no attribute."""
-    top = Parser(
+    whole = Parser(
         prog="flashrt",
         description=flashrt.__doc__,
         allow_abbrev=False,
     )
-    top.add_argument("--version", action="version", version=f"flashrt {flashrt.__version__}")
-    commands = top.add_subparsers(dest="command", required=True, metavar="COMMAND")
+    whole.add_argument("--version", action="version", version=f"flashrt {flashrt.__version__}")
+    commands = whole.add_subparsers(dest="command", required=True, metavar="COMMAND")
     serve = commands.add_parser(
         "serve",
         help="serve a checkpoint over HTTP",
@@ -71,7 +76,21 @@ def parser() -> argparse.ArgumentParser:
         allow_abbrev=False,
     )
     options.add_arguments(talk)
-    return top
+    leave = commands.add_parser(
+        "drain",
+        help="take a running server out softly, or back in",
+        description=drain.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    drain.add_arguments(leave)
+    watch = commands.add_parser(
+        "top",
+        help="watch what a running server is doing",
+        description=top.DESCRIPTION,
+        allow_abbrev=False,
+    )
+    top.add_arguments(watch)
+    return whole
 
 
 def _add(serve: argparse.ArgumentParser, field: settings.Field) -> None:

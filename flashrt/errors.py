@@ -11,9 +11,12 @@ FlashRTError
 │  ├─ WrongMediaType     415
 │  ├─ QueueFull          429
 │  └─ Unavailable        503  loading, draining, faulted
+│     └─ ServerStopping 503  the server stops, and the time for what runs is over
 ├─ EngineFailed          500  the live state was forgotten; the next request is served normally
+│  └─ OutOfMemory             inside only: saved states go, and the step is tried once more
+├─ ClientLeft                 nobody waits for the answer any more
 ├─ CannotServe                refused at start: the message names the flag, key, file or tensor
-└─ NoAnswer                   of `flashrt chat`: no server, a refusal, or a stream that broke off
+└─ NoAnswer                   of what asks a server: none there, a refusal, a stream that broke off
 """
 
 from typing import ClassVar
@@ -101,8 +104,22 @@ class Unavailable(Refused):
     code = "unavailable"
 
 
+class ServerStopping(Unavailable):
+    """The answer was cut off: the server stops, and the time to finish is over."""
+
+    code = "server_stopping"
+
+
 class EngineFailed(FlashRTError):
     """A step of the engine raised. The live state is forgotten; capsules stay valid."""
+
+
+class ClientLeft(FlashRTError):
+    """Who asked has hung up. It ends the request, and nobody is there to read it."""
+
+
+class OutOfMemory(EngineFailed):
+    """A step found no memory. With fewer capsules it may."""
 
 
 class CannotServe(FlashRTError):

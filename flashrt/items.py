@@ -14,24 +14,37 @@ from flashrt.errors import FlashRTError
 from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
 from flashrt.fsm.sink import SINK, SinkEvent, SinkState
 from flashrt.fsm.table import Machine
-from flashrt.metrics import RequestRecord
+from flashrt.metrics.record import RequestRecord
 from flashrt.policy.turn import Turn
 
 
 class CancelToken:
-    """One flag: set on the trio loop, read by the engine thread at boundaries. Never unset."""
+    """One flag: set on the trio loop, read by the engine thread at boundaries. Never unset.
+
+    `why`: what the client is told, if it is still there.
+    """
 
     def __init__(self) -> None:
         self._cancelled = False
+        self.why: FlashRTError | None = None
 
-    def cancel(self) -> None:
-        """Ask for the end at the next boundary. Idempotent."""
+    def cancel(self, why: FlashRTError | None = None) -> None:
+        """Ask for the end at the next boundary. Idempotent: the first reason counts."""
+        if not self._cancelled:
+            self.why = why
         self._cancelled = True
 
     @property
     def cancelled(self) -> bool:
         """Whether the end was asked for."""
         return self._cancelled
+
+
+WAITING_MAX_BYTES = 64 << 20
+"""What may wait for one reader: many answers of text, and an end to a hoard of logprobs."""
+
+ID_BYTES, LOGPROB_BYTES, OUTPUT_BYTES = 32, 120, 200
+"""Of Python's objects: an id, a pair of id and logprob, an output with its tuples."""
 
 
 @attrs.frozen
@@ -41,6 +54,13 @@ class Output:
     deltas: tuple[Delta, ...]
     token_ids: tuple[int, ...]
     logprobs: tuple[TokenLogprobs, ...] = ()
+
+    @property
+    def size_bytes(self) -> int:
+        """About what it takes in memory while it waits for its reader."""
+        texts = sum(len(getattr(delta, "text", "")) for delta in self.deltas)
+        told = sum(1 + len(logprobs.top) for logprobs in self.logprobs)
+        return texts + ID_BYTES * len(self.token_ids) + LOGPROB_BYTES * told + OUTPUT_BYTES
 
 
 @attrs.frozen
@@ -69,12 +89,19 @@ class ResultSink:
     def __init__(self, max_outputs: float = math.inf) -> None:
         self._send, self._receive = trio.open_memory_channel[SinkItem](max_outputs)
         self.machine = Machine(SINK)
+        self.waiting_bytes = 0
 
     def put(self, output: Output) -> None:
         """Add a piece; a client that is gone gets nothing."""
         if self.machine.fire(SinkEvent.DELTA) is SinkState.GONE:
             return
         self._send.send_nowait(output)
+        self.waiting_bytes += output.size_bytes
+
+    @property
+    def is_overfull(self) -> bool:
+        """Whether more waits than any reader may leave lying: its request must end."""
+        return self.waiting_bytes > WAITING_MAX_BYTES
 
     def end(self, event: Finished | Failed) -> None:
         """Add the one terminal event and close."""
@@ -91,15 +118,20 @@ class ResultSink:
 
     async def receive(self) -> SinkItem:
         """The next piece; after the terminal event `trio.EndOfChannel`. Cancel-safe."""
-        return await self._receive.receive()
+        return self._taken(await self._receive.receive())
 
     def receive_nowait(self) -> SinkItem:
         """The next piece if one waits, else `trio.WouldBlock`."""
-        return self._receive.receive_nowait()
+        return self._taken(self._receive.receive_nowait())
 
     async def __aiter__(self) -> AsyncIterator[SinkItem]:
         async for item in self._receive:
-            yield item
+            yield self._taken(item)
+
+    def _taken(self, item: SinkItem) -> SinkItem:
+        if isinstance(item, Output):
+            self.waiting_bytes -= item.size_bytes
+        return item
 
 
 @attrs.define(eq=False)
@@ -110,6 +142,8 @@ class WorkItem:
     prompt: Prompt
     turn: Turn
     record: RequestRecord
+    waiter: str = ""
+    """Whose places in the queue are counted together."""
     cancel: CancelToken = attrs.field(factory=CancelToken)
     sink: ResultSink = attrs.field(factory=ResultSink)
     life: Machine[Life, LifeEvent] = attrs.field(factory=lambda: Machine(LIFECYCLE))

@@ -3,6 +3,7 @@
 main nursery
 ├─ the engine thread (EngineWorker.run)     outlives HTTP, so no last commit is cut off
 ├─ signals                                  SIGTERM and SIGINT ask for a drain
+├─ the end of the grace time                ends what is not over by then
 └─ HTTP (serve_app)                         one nursery per request inside
 """
 
@@ -32,11 +33,14 @@ from flashrt.engine.placement import Placement, free_bytes
 from flashrt.engine.protocol import Engine, EngineInfo, SamplingParams
 from flashrt.fsm.server import ServerEvent
 from flashrt.http.app import make_app
+from flashrt.http.options import HttpOptions
 from flashrt.http.server import Address, serve_app
-from flashrt.metrics import Ledger
+from flashrt.metrics.ledger import Ledger
+from flashrt.metrics.request_log import RequestLog
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.limits import Limits
+from flashrt.policy.sessions import SessionRegistry
 from flashrt.policy.steps import Performer
 from flashrt.policy.turn_loop import TurnLoop
 from flashrt.service import AgentService, ModelCard, Voice
@@ -44,6 +48,10 @@ from flashrt.settings import Settings
 from flashrt.worker import EngineWorker
 
 log = logging.getLogger("flashrt")
+
+ENDINGS_S = 10.0
+"""How long after the grace time connections live on: until the engine's next boundary, where the
+running answer is ended, and the last error event has been written."""
 
 SWITCH_INTERVAL_S = 0.0005
 """With Python's 5 ms the loop waits for the engine thread's interpreter lock at every event."""
@@ -54,6 +62,9 @@ def run(settings: Settings) -> int:
 
     Raises CannotServe for what cannot be served; status 1 means that the engine died.
     """
+    if settings.request_log:
+        # Weights may take minutes to load; whether it can be written is known at once.
+        RequestLog.open(settings.request_log)
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(name)s %(message)s")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     path = find_model(settings.model) if settings.model else DEMO_PATH
@@ -101,10 +112,12 @@ async def serve(
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         await nursery.start(_engine_thread, worker, stop)
+        nursery.start_soon(worker.expire)
         nursery.start_soon(_stop_on_signal, service, stop)
+        nursery.start_soon(_end_grace, service, settings.graceful_timeout_s, stop)
         service.state.fire(ServerEvent.LOADED)
         async with trio.open_nursery() as http:
-            options = attrs.evolve(settings.http_options(), version=__version__)
+            options = _http_options(settings)
             app = make_app(service, options)
             address: Address = await http.start(partial(serve_app, app, options, stop=stop))
             _announce(settings, engine, service, address)
@@ -119,19 +132,16 @@ def assemble(
 ) -> tuple[EngineWorker, AgentService]:
     """Wire one engine to one service."""
     info = performer.engine.info
-    turns = _turns(settings, voice, info)
-    ledger = Ledger(capsules=turns.policy.store.report())
+    limits = _limits(settings, info)
+    turns = _turns(settings, voice, limits)
+    request_log = RequestLog.open(settings.request_log) if settings.request_log else None
+    ledger = Ledger(request_log, capsules=turns.policy.store.report())
     worker = EngineWorker(
         performer,
         turns,
-        max_queue_depth=settings.max_queue_depth,
+        max_queue_depth=limits.max_queue_depth,
+        queue_timeout_s=limits.queue_timeout_s,
         ledger=ledger,
-    )
-    limits = Limits(
-        max_seq=info.max_seq,
-        max_output_tokens=settings.max_output_tokens or info.max_seq,
-        max_queue_depth=settings.max_queue_depth,
-        draft_tokens_max=info.draft_tokens_max if info.drafters else 0,
     )
     card = ModelCard(settings.model_name or info.model_name, info.max_seq, int(time.time()))
     service = AgentService(
@@ -147,18 +157,41 @@ def assemble(
     return worker, service
 
 
-def _turns(settings: Settings, voice: Voice, info: EngineInfo) -> TurnLoop:
-    """The policy, with the room that saved states may take."""
+def _limits(settings: Settings, info: EngineInfo) -> Limits:
+    """The bounds of this server: what was asked for, and what window and memory allow."""
     budget = capsule_budget_bytes(
         settings.capsule_budget_mb,
         free_bytes=free_bytes(info.device),
         on_gpu=info.device.startswith("cuda"),
     )
-    marks = voice.renderer.turn_marks
-    return TurnLoop(
-        AutoPrefixPolicy(max_seq=info.max_seq, capsule_budget_bytes=budget),
-        CutRule(settings.chunk_tokens, marks.system_open, marks.turn_end),
+    window = info.max_seq - 1
+    return Limits(
+        max_seq=info.max_seq,
+        max_prompt_tokens=min(settings.max_prompt_tokens or window, window),
+        max_output_tokens=settings.max_output_tokens or info.max_seq,
+        max_queue_depth=settings.max_queue_depth,
+        queue_per_client=settings.queue_per_client,
+        queue_timeout_s=settings.queue_timeout_s,
+        max_decode_ms=settings.max_decode_ms,
+        max_active_sessions=settings.max_active_sessions,
+        session_idle_ttl_s=settings.session_idle_ttl_s,
+        capsule_budget_bytes=budget,
+        draft_tokens_max=info.draft_tokens_max if info.drafters else 0,
     )
+
+
+def _turns(settings: Settings, voice: Voice, limits: Limits) -> TurnLoop:
+    """The policy, with the room that conversations and saved states may take."""
+    policy = AutoPrefixPolicy(
+        max_seq=limits.max_seq,
+        capsule_budget_bytes=limits.capsule_budget_bytes,
+        sessions=SessionRegistry(
+            limits.max_active_sessions, limits.session_idle_ttl_s, time.monotonic
+        ),
+    )
+    marks = voice.renderer.turn_marks
+    rule = CutRule(settings.chunk_tokens, marks.system_open, marks.turn_end)
+    return TurnLoop(policy, rule, time.monotonic)
 
 
 async def _engine_thread(
@@ -179,6 +212,18 @@ async def _stop_on_signal(service: AgentService, stop: trio.Event) -> None:
         async for _ in signals:
             service.drain()
             stop.set()
+
+
+async def _end_grace(service: AgentService, grace_s: float, stop: trio.Event) -> None:
+    await stop.wait()
+    await trio.sleep(grace_s)
+    service.cut_off()
+
+
+def _http_options(settings: Settings) -> HttpOptions:
+    options = settings.http_options()
+    cut_s = options.graceful_timeout_s + ENDINGS_S
+    return attrs.evolve(options, version=__version__, graceful_timeout_s=cut_s)
 
 
 def _announce(settings: Settings, engine: Engine, service: AgentService, address: Address) -> None:

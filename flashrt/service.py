@@ -19,15 +19,22 @@ from flashrt.chat.shape import JsonShape
 from flashrt.chat.thinking import Constrains
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.engine.protocol import SamplingParams
-from flashrt.errors import BadRequest, Refused, Unavailable
-from flashrt.fsm.lifecycle import LifeEvent
+from flashrt.errors import BadRequest, Refused, ServerStopping, Unavailable
+from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
 from flashrt.fsm.server import SERVER, ServerEvent, ServerState
 from flashrt.fsm.table import Machine
 from flashrt.items import CancelToken, WorkItem
-from flashrt.metrics import Ledger, RequestRecord
-from flashrt.policy.limits import Limits
+from flashrt.metrics.ledger import Ledger
+from flashrt.metrics.prometheus import Exposition, Now, Series
+from flashrt.metrics.record import RequestRecord
+from flashrt.overview import Overview
+from flashrt.policy.known import KnownConversations
+from flashrt.policy.limits import Limits, retry_after_s
 from flashrt.policy.turn import Turn
 from flashrt.worker import EngineWorker
+
+READY_STATUSES = {ServerState.READY: 200, ServerState.SOFT_DRAINING: 404}
+"""What `/health/ready` tells a router; 503 in every other state, and then nothing is served."""
 
 RENDER_THREADS = 2
 """Prompts rendered at a time; rendering holds the GIL, so more would only wait."""
@@ -77,26 +84,37 @@ class AgentService:
         self._calls_in_thinking = calls_in_thinking
         self._namespace_from = namespace_from
         self._render_limiter = trio.CapacityLimiter(RENDER_THREADS)
+        self._overview = Overview(worker, ledger, self._render_limiter)
+        self._known = KnownConversations(limits.max_active_sessions)
+        self._exposition = Exposition(Series(ledger, self._now, model=card.model_id))
 
-    async def open(self, request: AgentRequest, *, client: str) -> WorkItem:
+    async def open(self, request: AgentRequest, *, client: str, waiter: str = "") -> WorkItem:
         """Queue a request. Raises Refused: bad prompt or shape, too long, queue full, not ready.
 
-        `client` names who asks (the API key's own salt); never shown, never logged.
+        `client` names who asks (the API key's own salt); never shown, never logged. `waiter` names
+        whose places in the queue are counted together.
         """
-        self._refuse_unless_ready()
+        self._turn_away_unless_serving()
         started = time.perf_counter()
         prompt, constraint = await trio.to_thread.run_sync(
             self._prepared, request, limiter=self._render_limiter
         )
         tokenize_ms = (time.perf_counter() - started) * 1000
-        item = self._item(request, prompt, constraint, tokenize_ms, client)
+        item = self._item(request, prompt, constraint, tokenize_ms, client, waiter)
         try:
-            self._refuse_unless_ready()
-            self._limits.admit(len(prompt), self._worker.depth())
+            self._refuse_unless_serving()
+            self._refuse_unless_known(item.turn)
+            self._limits.admit(
+                len(prompt),
+                waiting=self._worker.depth(),
+                waiting_of_client=self._worker.waiting_of(waiter),
+                retry_after_s=self._retry_after_s(),
+            )
             self._worker.submit(item)
         except Refused as refusal:
-            self._reject(item, refusal)
+            self._reject(item.record, item.life, refusal)
             raise
+        self._known.see(item.turn.namespace, prompt, item.turn.session_hint)
         return item
 
     async def tokens(self, request: AgentRequest) -> tuple[int, ...]:
@@ -129,9 +147,25 @@ class AgentService:
             self._worker.leave(item)
 
     def drain(self) -> None:
-        """Take no new requests; those that are here go on. Idempotent."""
-        if self._current_state() is ServerState.READY:
+        """Take no new requests; those that are here go on. There is no way back. Idempotent."""
+        if self._current_state() in READY_STATUSES:
             self.state.fire(ServerEvent.DRAIN)
+
+    def soft_drain(self, *, undo: bool = False) -> None:
+        """Take no new conversations, or take them again. Raises Unavailable if all is lost."""
+        self._refuse_unless_serving()
+        self.state.fire(ServerEvent.UNDRAIN if undo else ServerEvent.SOFT_DRAIN)
+
+    def cut_off(self) -> None:
+        """End every request that is still here: those that wait at once, the running one at its
+        next boundary. Each gets its one ending, an error."""
+        self._worker.cut_off(
+            ServerStopping(
+                "The server is stopping, and this answer was not over in the time that "
+                "--graceful-timeout-s gives; ask again.",
+                retry_after_s=5,
+            )
+        )
 
     def health(self) -> dict[str, object]:
         """What the server is doing now; answers whatever the engine does."""
@@ -146,15 +180,23 @@ class AgentService:
             "totals": self._ledger.report(),
         }
 
+    def activity(self) -> dict[str, object]:
+        """What it does at this moment, request by request: for clients that have a key."""
+        return self._overview.report()
+
+    def metrics(self) -> bytes:
+        """The same and more, for Prometheus, in its text format."""
+        return self._exposition.text()
+
     @property
     def capsule_budget_bytes(self) -> int:
         """What saved states may hold."""
         return int(str(self._ledger.capsules.get("budget_bytes", 0)))
 
     def ready(self) -> tuple[int, dict[str, object]]:
-        """200 ready, 503 out (loading, draining, faulted)."""
+        """200 ready, 404 soft drain, 503 out (loading, draining, faulted)."""
         state = self._current_state()
-        return (200 if state is ServerState.READY else 503), {"status": state.name.lower()}
+        return READY_STATUSES.get(state, 503), {"status": state.name.lower()}
 
     @property
     def live(self) -> bool:
@@ -163,15 +205,49 @@ class AgentService:
 
     # -- inside ----------------------------------------
 
+    def _now(self) -> Now:
+        running = self._worker.running is not None
+        return Now(self._current_state(), queued=self._worker.depth(), running=int(running))
+
     def _current_state(self) -> ServerState:
-        if not self._worker.alive and self.state.state in (ServerState.READY, ServerState.DRAINING):
+        if not self._worker.alive and ServerEvent.FAULT in SERVER.legal(self.state.state):
             self.state.fire(ServerEvent.FAULT)
         return self.state.state
 
-    def _refuse_unless_ready(self) -> None:
+    def _turn_away_unless_serving(self) -> None:
+        """Before anything is spent on a prompt. It is a request like others, with a record."""
+        try:
+            self._refuse_unless_serving()
+        except Unavailable as refusal:
+            self._reject(_new_record(), Machine(LIFECYCLE), refusal)
+            raise
+
+    def _refuse_unless_serving(self) -> None:
         state = self._current_state()
-        if state is not ServerState.READY:
+        if state not in READY_STATUSES:
             raise Unavailable(f"The server is {state.name.lower()}.", retry_after_s=5)
+
+    def _refuse_unless_known(self, turn: Turn) -> None:
+        """In a soft drain a conversation that is new here would have to leave again."""
+        if self._current_state() is not ServerState.SOFT_DRAINING:
+            return
+        if not self._known.has(turn.namespace, turn.prompt, turn.session_hint):
+            raise Unavailable(
+                "This server is being drained and takes no new conversations; ask another one, or "
+                "end the drain with `flashrt drain --undo`.",
+                retry_after_s=1,
+            )
+
+    def _retry_after_s(self) -> int:
+        """When a place in the queue is likely to be free."""
+        served_s = [
+            record.finished_at - record.started_at
+            for record in self._ledger.recent
+            if record.started_at is not None and record.finished_at is not None
+        ]
+        running = self._worker.running
+        began = None if running is None else running.record.started_at
+        return retry_after_s(served_s, 0.0 if began is None else time.perf_counter() - began)
 
     def _prepared(self, request: AgentRequest) -> tuple[Prompt, Constrains | None]:
         """What takes time, in a helper thread: the prompt, and the constraint compiled."""
@@ -185,6 +261,7 @@ class AgentService:
         constraint: Constrains | None,
         tokenize_ms: float,
         client: str,
+        waiter: str,
     ) -> WorkItem:
         sampling = self._sampling(request)
         max_tokens = self._limits.output_tokens(len(prompt), request.max_tokens)
@@ -198,17 +275,18 @@ class AgentService:
             constraint=constraint,
             session_hint=request.hints.session,
             pin_prefix=request.pin_prefix,
+            max_decode_ms=self._limits.max_decode_ms,
         )
-        record = RequestRecord(
-            request_id=uuid.uuid4().hex,
-            created=int(time.time()),
-            enqueued_at=time.perf_counter(),
+        record = attrs.evolve(
+            _new_record(),
             tokenize_ms=tokenize_ms,
             seed=sampling.seed,
             draft_tokens=sampling.draft_tokens,
             prompt_ids=prompt.ids,
         )
-        return WorkItem(request=request, prompt=prompt, turn=turn, record=record, cancel=cancel)
+        return WorkItem(
+            request=request, prompt=prompt, turn=turn, record=record, cancel=cancel, waiter=waiter
+        )
 
     def _answer(self, request: AgentRequest, prompt: Prompt, max_tokens: int) -> Answer:
         return Answer(
@@ -236,12 +314,19 @@ class AgentService:
             **wishes,
         )
 
-    def _reject(self, item: WorkItem, refusal: Refused) -> None:
-        record = item.record
-        record.terminal_state = item.life.fire(LifeEvent.REJECT)
+    def _reject(
+        self, record: RequestRecord, life: Machine[Life, LifeEvent], refusal: Refused
+    ) -> None:
+        record.terminal_state = life.fire(LifeEvent.REJECT)
         record.finished_at = time.perf_counter()
-        record.error = refusal.message
+        record.fail(refusal)
         self._ledger.close(record)
+
+
+def _new_record() -> RequestRecord:
+    """The record of a request that comes in now."""
+    now = time.time()
+    return RequestRecord(uuid.uuid4().hex, int(now), time.perf_counter(), enqueued_unix_s=now)
 
 
 def _reads_calls(request: AgentRequest) -> bool:

@@ -9,7 +9,7 @@ import os
 import tomllib
 import types
 import typing
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, TypeAlias
 
@@ -18,6 +18,7 @@ import attrs
 from flashrt.errors import CannotServe
 from flashrt.http.options import HttpOptions
 from flashrt.policy.cuts import CHUNK_GRID
+from flashrt.setting_values import Given, convert
 
 PREFIX = "FLASHRT_"
 API_KEY = "FLASHRT_API_KEY"
@@ -76,8 +77,45 @@ class Settings:
     max_queue_depth: int = setting(
         32, "requests that may wait; a further one gets 429", least=1, most=10_000
     )
+    queue_per_client: int = setting(
+        16,
+        "requests that may wait of one API key, or of one address where there are no keys; a "
+        "further one gets 429",
+        least=1,
+        most=10_000,
+    )
+    queue_timeout_s: float = setting(
+        0.0,
+        "seconds after which a request that still waits gets 503; 0 lets it wait as long as its "
+        "client does",
+        least=0,
+        most=86_400,
+    )
+    max_prompt_tokens: int = setting(
+        0, "longest prompt in tokens; auto is what the window takes", least=1, auto=0
+    )
+    overflow_status: str = setting(
+        "413",
+        "status of a prompt that is too long; some clients compact only on 400",
+        choices=("413", "400"),
+    )
     max_output_tokens: int = setting(
         0, "longest answer in tokens; auto is what the window leaves", least=1, auto=0
+    )
+    max_decode_ms: float = setting(
+        0.0,
+        "milliseconds after which an answer ends as one that is too long (finish_reason length); 0 "
+        "sets no limit",
+        least=0,
+    )
+    max_active_sessions: int = setting(
+        256, "conversations that are known at a time; the oldest makes room", least=1, most=100_000
+    )
+    session_idle_ttl_s: float = setting(
+        86_400.0,
+        "seconds after which a conversation that nobody goes on with is forgotten, its saved "
+        "states too; 0 keeps it as long as there is room",
+        least=0,
     )
     chunk_tokens: int = setting(
         1024,
@@ -110,7 +148,10 @@ class Settings:
         "take_last", "a call that ends the answer inside thinking", choices=("take_last", "ignore")
     )
     heartbeat_s: float = setting(
-        5.0, "seconds of silence after which a stream sends a comment", least=0.05, most=60
+        5.0,
+        "seconds of silence after which a stream says how far it is",
+        least=0.05,
+        most=60,
     )
     client_stall_s: float = setting(
         30.0, "seconds after which a client that does not read is given up", least=1, most=3600
@@ -120,6 +161,9 @@ class Settings:
     )
     threads: int = setting(
         0, "CPU threads of the engine; auto is one a core, less one for HTTP", least=1, auto=0
+    )
+    request_log: str | None = setting(
+        None, "file that gets one JSON line per request; no prompts, no answers", metavar="FILE"
     )
     log_level: str = setting(
         "info", "how much is logged", choices=("debug", "info", "warning", "error")
@@ -146,18 +190,11 @@ class Settings:
             strict_model_name=self.strict_model_name,
             server_name=self.server_name,
             max_body_bytes=self.max_body_mb << 20,
+            overflow_status=int(self.overflow_status),
             heartbeat_s=self.heartbeat_s,
             client_stall_s=self.client_stall_s,
             graceful_timeout_s=self.graceful_timeout_s,
         )
-
-
-@attrs.frozen
-class Given:
-    """A value as it was given, and where."""
-
-    value: object
-    origin: str
 
 
 Field: TypeAlias = "attrs.Attribute[Any]"
@@ -185,7 +222,9 @@ def load(flags: Mapping[str, object], environ: Mapping[str, str] = os.environ) -
     if "config" in given:
         given = {**_from_file(given["config"]), **given}
     by_name = {field.name: field for field in fields()}
-    values: dict[str, Any] = {name: _convert(by_name[name], item) for name, item in given.items()}
+    values: dict[str, Any] = {
+        name: convert(by_name[name], kind(by_name[name]), item) for name, item in given.items()
+    }
     settings = Settings(**values)
     settings = attrs.evolve(settings, api_keys=_read_keys(settings, environ))
     _refuse_conflicts(settings, given)
@@ -228,91 +267,12 @@ def _hint(name: str, known: list[str]) -> str:
     return f"; did you mean {close[0]}?" if close else "; see docs/settings.md"
 
 
-# -- one value -------------------------------------------------------------------------------------
-
-
 def kind(field: Field) -> Any:
     """The type of a setting's value: str, int, float, bool, or tuple for a list of strings."""
     hint = typing.get_type_hints(Settings)[field.name]
     if isinstance(hint, types.UnionType):
         hint = next(member for member in typing.get_args(hint) if member is not type(None))
     return typing.get_origin(hint) or hint
-
-
-def _convert(field: Field, given: Given) -> object:
-    read: dict[type, Callable[[Given], object]] = {
-        str: _text,
-        int: _integer,
-        float: _number,
-        bool: _truth,
-        tuple: _texts,
-    }
-    auto = field.metadata.get("auto")
-    if auto is not None and str(given.value) in ("auto", str(auto)):
-        return auto
-    value = read[kind(field)](given)
-    _check(field, given.origin, value)
-    return value
-
-
-def _check(field: Field, origin: str, value: Any) -> None:
-    choices, least, most, step = map(field.metadata.get, ("choices", "least", "most", "step"))
-    if choices is not None and value not in choices:
-        raise CannotServe(f"{origin} is {value!r}; it must be one of {', '.join(choices)}")
-    if least is not None and not value >= least:
-        auto = ", or auto" if "auto" in field.metadata else ""
-        raise CannotServe(f"{origin} is {value}; it must be at least {least}{auto}")
-    if most is not None and value > most:
-        raise CannotServe(f"{origin} is {value}; it must be at most {most}")
-    if step is not None and value % step:
-        raise CannotServe(f"{origin} is {value}; it must be a multiple of {step}")
-
-
-def _wrong(given: Given, wanted: str) -> CannotServe:
-    return CannotServe(f"{given.origin} is {given.value!r}; it must be {wanted}")
-
-
-def _text(given: Given) -> str:
-    if isinstance(given.value, str) and given.value.strip():
-        return given.value
-    raise _wrong(given, "a text that is not empty")
-
-
-def _integer(given: Given) -> int:
-    try:
-        if isinstance(given.value, int | str) and not isinstance(given.value, bool):
-            return int(given.value)
-    except ValueError:
-        pass
-    raise _wrong(given, "a whole number")
-
-
-def _number(given: Given) -> float:
-    try:
-        if isinstance(given.value, int | float | str) and not isinstance(given.value, bool):
-            return float(given.value)
-    except ValueError:
-        pass
-    raise _wrong(given, "a number")
-
-
-def _truth(given: Given) -> bool:
-    if isinstance(given.value, bool):
-        return given.value
-    words = {"1": True, "true": True, "yes": True, "0": False, "false": False, "no": False}
-    if isinstance(given.value, str) and given.value.lower() in words:
-        return words[given.value.lower()]
-    raise _wrong(given, "true or false")
-
-
-def _texts(given: Given) -> tuple[str, ...]:
-    """A list; in the environment its members stand between commas."""
-    value = given.value
-    if isinstance(value, str):
-        value = [member.strip() for member in value.split(",")]
-    if isinstance(value, list | tuple) and all(isinstance(v, str) and v for v in value):
-        return tuple(value)
-    raise _wrong(given, "a list of texts")
 
 
 # -- several values --------------------------------------------------------------------------------

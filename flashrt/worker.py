@@ -8,15 +8,16 @@ is under way; if the loop falls behind, the thread waits for it, so no queue bui
 import contextlib
 import logging
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import attrs
 import trio
 
-from flashrt.errors import EngineFailed, FlashRTError, QueueFull, Unavailable
+from flashrt.errors import ClientLeft, EngineFailed, FlashRTError, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.items import Failed, Finished, Output, WorkItem
-from flashrt.metrics import Ledger
+from flashrt.metrics.activity import Activity, Held
+from flashrt.metrics.ledger import Ledger
 from flashrt.policy.steps import Advance, Performer, Prefill, Restore, Step, StepResult
 from flashrt.policy.turn import (
     Answered,
@@ -46,6 +47,7 @@ class _Batch:
     graph_captures: int
     restore_ms: float | None
     capsules: Mapping[str, object]
+    held: Held
 
 
 class EngineWorker:
@@ -57,17 +59,22 @@ class EngineWorker:
         turns: TurnLoop,
         *,
         max_queue_depth: int,
+        queue_timeout_s: float = 0.0,
         ledger: Ledger,
     ) -> None:
+        """`queue_timeout_s`: a request that has waited so long is refused; 0: it may wait."""
         self._performer = performer
         self._turns = turns
         self._ledger = ledger
         self._send, self._receive = trio.open_memory_channel[WorkItem](max_queue_depth)
-        self._queued: set[WorkItem] = set()
+        self._queued: dict[WorkItem, float] = {}  # oldest first: since when, in trio's seconds
+        self._queue_timeout_s = queue_timeout_s
+        self._arrived = trio.Event()
         self._running: WorkItem | None = None
         self._in_flight = False
         self._fault: BaseException | None = None
         self._restore_ms: float | None = None
+        self.activity = Activity()
 
     # -- on the trio loop ----------------------------------------
 
@@ -84,11 +91,20 @@ class EngineWorker:
             except trio.WouldBlock:
                 raise QueueFull(f"{self.depth()} requests are waiting; try again later.") from None
         item.life.fire(LifeEvent.ADMIT)
-        self._queued.add(item)
+        self._queued[item] = trio.current_time()
+        self._arrived.set()
 
     def depth(self) -> int:
         """How many requests wait."""
         return len(self._queued)
+
+    def waiting(self) -> Iterator[WorkItem]:
+        """The requests that wait, oldest first."""
+        return iter(self._queued)
+
+    def waiting_of(self, waiter: str) -> int:
+        """How many of them are this client's."""
+        return sum(item.waiter == waiter for item in self._queued)
 
     @property
     def running(self) -> WorkItem | None:
@@ -104,8 +120,16 @@ class EngineWorker:
         """The client is gone: end a queued item now, a running one at its next boundary."""
         item.cancel.cancel()
         if item in self._queued:
-            self._queued.discard(item)
-            self._end(item, LifeEvent.CANCEL, Failed(Unavailable("The client left.")))
+            del self._queued[item]
+            self._end(item, LifeEvent.CANCEL, Failed(ClientLeft("The client left.")))
+
+    def cut_off(self, why: FlashRTError) -> None:
+        """End what waits now, refused, and what runs at its next boundary."""
+        for item in list(self._queued):
+            del self._queued[item]
+            self._end(item, LifeEvent.REJECT, Failed(why))
+        if self._running is not None:
+            self._running.cancel.cancel(why)
 
     async def run(self, *, task_status: trio.TaskStatus[None] = trio.TASK_STATUS_IGNORED) -> None:
         """Serve until cancelled. A fault of the thread fails all items at once and is raised."""
@@ -127,12 +151,31 @@ class EngineWorker:
         """The oldest item still wanted; it leaves the queue on the loop, so without a race."""
         async for item in self._receive:
             if self._fault is None and item in self._queued:
-                self._queued.discard(item)
+                del self._queued[item]
                 self._running = item
                 item.life.fire(LifeEvent.START)
                 item.record.started_at = time.perf_counter()
                 return item
         raise self._fault or RuntimeError("the queue is closed and nothing is wrong")
+
+    async def expire(self) -> None:
+        """Refuse what has waited for too long, until cancelled."""
+        while self._queue_timeout_s:
+            while not self._queued:
+                self._arrived = trio.Event()
+                await self._arrived.wait()
+            item, since = next(iter(self._queued.items()))
+            await trio.sleep_until(since + self._queue_timeout_s)
+            if item in self._queued:
+                del self._queued[item]
+                self._end(item, LifeEvent.REJECT, Failed(self._waited_too_long()))
+
+    def _waited_too_long(self) -> Unavailable:
+        return Unavailable(
+            f"The request has waited {self._queue_timeout_s:g} s for its turn, which is the limit "
+            "(--queue-timeout-s).",
+            retry_after_s=1,
+        )
 
     def _drop_finished_items(self) -> None:
         """Take cancelled items out of the channel, so that they hold no place in the queue."""
@@ -149,12 +192,14 @@ class EngineWorker:
     def _deliver(self, batch: _Batch) -> None:
         """Move the item's machines by one step's events. Runs on the loop and must not raise."""
         self._in_flight = False
-        batch.item.record.graph_capture_count += batch.graph_captures
-        batch.item.record.restore_ms = batch.restore_ms
+        if not batch.item.record.closed:
+            batch.item.record.graph_capture_count += batch.graph_captures
+            batch.item.record.restore_ms = batch.restore_ms
         self._ledger.capsules = batch.capsules
         try:
             for event in batch.events:
                 self._apply(batch.item, event, batch.at)
+            self.activity.note(batch.item.record, batch.events, batch.at, batch.held)
         except Exception as fault:
             log.exception(
                 "events of request %s could not be delivered", batch.item.record.request_id
@@ -168,21 +213,25 @@ class EngineWorker:
         match event:
             case Planned(plan):
                 record.prefix_action = plan.action.value
-                record.cached_tokens = plan.cached_tokens
+                record.cached_tokens = record.processed_tokens = plan.cached_tokens
                 record.prompt_ids = plan.ids
                 record.replayed_tokens = plan.used.replayed_tokens
                 record.miss = plan.miss
-            case Progressed():
-                pass
+            case Progressed(position):
+                record.processed_tokens = position
             case Prefilled(lineage):
                 item.life.fire(LifeEvent.PREFILLED)
                 record.prefilled_at = at
+                record.processed_tokens = record.prompt_tokens
                 record.lineage = tuple((s.stop, s.decoded, s.beyond) for s in lineage)
             case Pinned(report):
                 record.pin = report
             case Saved(error):
-                record.saved_capsules += not error
-                record.capsule_faults += bool(error)
+                # The state of the end is saved behind it, when the record is closed already.
+                if not record.closed:
+                    record.saved_capsules += not error
+                    record.capsule_faults += bool(error)
+                self._ledger.capsule_faults += bool(error)
                 if error:
                     log.warning("request %s: no capsule: %s", record.request_id, error)
             case Answered(deltas, tokens, drafted, accepted, drafter, logprobs):
@@ -191,6 +240,8 @@ class EngineWorker:
                 if tokens:
                     record.generation.count(len(tokens), drafted, accepted, drafter)
                 item.sink.put(Output(deltas, tokens, logprobs))
+                if item.sink.is_overfull:
+                    item.cancel.cancel(Unavailable("The client does not read its answer."))
             case Ended():
                 self._finish(item, event, at)
 
@@ -200,7 +251,7 @@ class EngineWorker:
             item.record.reasoning_tokens = event.ending.reasoning_tokens
             terminal: Finished | Failed = Finished(event.ending.reason)
         else:
-            terminal = Failed(event.error or Unavailable("The request was cancelled."))
+            terminal = Failed(event.error or item.cancel.why or ClientLeft("The client left."))
         self._end(item, event.event, terminal)
 
     def _end(self, item: WorkItem, event: LifeEvent, terminal: Finished | Failed) -> None:
@@ -211,7 +262,7 @@ class EngineWorker:
         record.terminal_state = item.life.fire(event)
         record.finished_at = record.finished_at or time.perf_counter()
         if isinstance(terminal, Failed):
-            record.error = str(terminal.error)
+            record.fail(terminal.error)
         item.sink.end(terminal)
         self._ledger.close(record)
 
@@ -238,11 +289,20 @@ class EngineWorker:
                     raise self._fault
                 if events:
                     captures, seen = engine.graph_capture_count - seen, engine.graph_capture_count
-                    held = self._turns.policy.store.report()
-                    self._post(
-                        _Batch(item, events, time.perf_counter(), captures, self._restore_ms, held)
-                    )
+                    self._post(self._batch(item, events, captures))
                 trio.from_thread.check_cancelled()
+
+    def _batch(self, item: WorkItem, events: tuple[TurnEvent, ...], captures: int) -> _Batch:
+        policy = self._turns.policy
+        return _Batch(
+            item,
+            events,
+            time.perf_counter(),
+            captures,
+            self._restore_ms,
+            policy.store.report(),
+            Held.by(policy),
+        )
 
     def _perform(self, step: Step) -> StepResult:
         """One step; what it took is what the policy's next estimates are made of."""

@@ -21,6 +21,11 @@ class GatedPerformer(Performer):
         """Let this many further steps pass."""
         self._permits.release(steps)
 
+    def close(self) -> None:
+        """Take back every permit that is left; only while nothing runs."""
+        while self._permits.acquire(blocking=False):
+            pass
+
     def perform(self, step: Step) -> StepResult:
         if isinstance(step, Weigh | Save):
             return super().perform(step)

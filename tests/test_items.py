@@ -4,9 +4,10 @@ import pytest
 import trio
 
 from flashrt.chat.deltas import FinishReason, TextDelta
+from flashrt.engine.protocol import TokenLogprobs
 from flashrt.fsm.sink import SinkState
 from flashrt.fsm.table import IllegalTransition
-from flashrt.items import CancelToken, Finished, Output, ResultSink
+from flashrt.items import WAITING_MAX_BYTES, CancelToken, Finished, Output, ResultSink
 
 PIECE = Output((TextDelta("a"),), (1,))
 END = Finished(FinishReason.STOP)
@@ -59,3 +60,19 @@ def test_a_client_that_is_gone_gets_nothing_and_breaks_nothing():
     sink.end(END)
     sink.leave()
     assert sink.machine.state is SinkState.ENDED
+
+
+def test_what_waits_is_weighed_and_what_is_read_is_not():
+    """A reader that keeps up never fills its sink; one that takes nothing does in the end."""
+    sink = ResultSink()
+    heavy = Output((TextDelta("x" * 1_000_000),), (1,), (TokenLogprobs(0.0, ((1, 0.0),) * 20),))
+    for _ in range(500):
+        sink.put(heavy)
+        assert sink.receive_nowait() == heavy
+    assert (sink.waiting_bytes, sink.is_overfull) == (0, False)
+    for _ in range(WAITING_MAX_BYTES // heavy.size_bytes):
+        sink.put(heavy)
+    assert not sink.is_overfull
+    sink.put(heavy)
+    assert sink.is_overfull
+    sink.end(END)

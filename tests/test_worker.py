@@ -4,7 +4,9 @@ from contextlib import asynccontextmanager
 
 import pytest
 import trio
+import trio.testing
 
+from flashrt import items
 from flashrt.chat.deltas import FinishReason
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest
@@ -13,7 +15,8 @@ from flashrt.engine.protocol import SamplingParams
 from flashrt.errors import EngineFailed, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import Life
 from flashrt.items import CancelToken, Failed, Finished, Output, WorkItem
-from flashrt.metrics import Ledger, RequestRecord
+from flashrt.metrics.ledger import Ledger
+from flashrt.metrics.record import RequestRecord
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.turn import Turn
@@ -28,12 +31,16 @@ MANY = 10_000
 class Desk:
     """A worker, its gate, and items made for it."""
 
-    def __init__(self, *, max_queue_depth=8, break_at=None, **engine):
+    def __init__(self, *, max_queue_depth=8, queue_timeout_s=0.0, break_at=None, **engine):
         self.gate = GatedPerformer(FakeEngine(**engine), break_at)
         self.turns = TurnLoop(AutoPrefixPolicy(max_seq=256), CutRule(64))
         self.ledger = Ledger()
         self.worker = EngineWorker(
-            self.gate, self.turns, max_queue_depth=max_queue_depth, ledger=self.ledger
+            self.gate,
+            self.turns,
+            max_queue_depth=max_queue_depth,
+            queue_timeout_s=queue_timeout_s,
+            ledger=self.ledger,
         )
 
     def item(self, prompt=(9, 9, 9), max_tokens=3, answer=None):
@@ -96,6 +103,29 @@ async def test_items_are_served_in_order_and_read_as_cold():
         starts = [item.record.started_at for item in items]
         assert starts == sorted(starts)
         assert desk.ledger.by_state["DONE"] == 5
+
+
+async def test_a_record_that_is_closed_changes_no_more():
+    """Its end's state is saved behind it; what was logged is what its client reads later."""
+    reports = []
+
+    class Noting(Ledger):
+        def close(self, record):
+            super().close(record)
+            reports.append(record.report())
+
+    desk = Desk()
+    desk.turns = TurnLoop(AutoPrefixPolicy(max_seq=256, capsule_budget_bytes=1 << 20), CutRule(64))
+    desk.ledger = Noting()
+    desk.worker = EngineWorker(desk.gate, desk.turns, max_queue_depth=8, ledger=desk.ledger)
+    async with running(desk):
+        desk.gate.allow(MANY)
+        items = [desk.submit(prompt=(9, i, 4)) for i in range(3)]
+        for item in items:
+            await outcome(item)
+        while desk.ledger.capsules["stored"] <= sum(r["saved_capsules"] for r in reports):
+            await trio.lowlevel.checkpoint()
+    assert [item.record.report() for item in items] == reports
 
 
 @pytest.mark.parametrize("max_tokens", range(1, 30, 4))
@@ -181,6 +211,51 @@ async def test_a_full_queue_refuses_and_left_items_hold_no_place():
     desk.worker.leave(waiting[0])
     desk.submit()
     assert desk.worker.depth() == 2
+
+
+async def test_who_waits_too_long_is_refused_and_nobody_else(autojump_clock):
+    """Each at its own time, as REJECTED with 503; who came later still waits."""
+    desk = Desk(queue_timeout_s=30)
+    async with trio.open_nursery() as nursery:
+        nursery.start_soon(desk.worker.expire)
+        await trio.testing.wait_all_tasks_blocked()
+        first = desk.submit()
+        await trio.sleep(20)
+        later = desk.submit()
+        ids, end = await outcome(first)
+        assert (ids, trio.current_time()) == ([], pytest.approx(30, abs=0.1))
+        assert isinstance(end.error, Unavailable)
+        assert "30 s" in end.error.message
+        assert (first.life.state, later.life.state) == (Life.REJECTED, Life.QUEUED)
+        assert desk.worker.depth() == 1
+        desk.worker.leave(later)
+        nursery.cancel_scope.cancel()
+    assert desk.ledger.by_state == {"REJECTED": 1, "CANCELLED": 1}
+
+
+async def test_places_in_the_queue_are_counted_by_client():
+    """Whoever has left counts no more."""
+    desk = Desk()
+    items = [desk.item() for _ in range(3)]
+    for item, waiter in zip(items, "aab", strict=True):
+        item.waiter = waiter
+        desk.worker.submit(item)
+    assert [desk.worker.waiting_of(waiter) for waiter in "abc"] == [2, 1, 0]
+    desk.worker.leave(items[0])
+    assert desk.worker.waiting_of("a") == 1
+
+
+async def test_a_reader_that_takes_nothing_ends_its_own_request(monkeypatch):
+    """Its sink has a bound; then it is CANCELLED, nothing is hot, and the next one is served."""
+    monkeypatch.setattr(items, "WAITING_MAX_BYTES", 2000)
+    async with running(Desk()) as desk:
+        desk.gate.allow(MANY)
+        stalled, next_ = desk.submit(max_tokens=200), desk.submit()
+        assert (await outcome(next_))[0] == cold((9, 9, 9), 3)
+        assert stalled.life.state is Life.CANCELLED
+        assert 0 < stalled.record.completion_tokens < 200
+        _, end = await outcome(stalled)
+        assert "does not read" in str(end.error)
 
 
 async def test_leaving_is_idempotent_and_harmless_after_the_end():

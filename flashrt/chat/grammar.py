@@ -32,8 +32,8 @@ LENGTH_MAX = 1000
 """A longer `maxLength` of raw text is no limit: its grammar would be too large."""
 
 WHITESPACE = r"([ \t]|\n[ \t]{0,24})?"
-"""Between the parts of a JSON value: a blank, or a new line and its indent. A model that would write
-blanks for ever has to go on with the value."""
+"""Between the parts of a JSON value: a blank, or a new line and its indent. A model that would
+write blanks for ever has to go on with the value."""
 
 
 class Grammars:

@@ -83,6 +83,14 @@ class Models(msgspec.Struct):
     data: list[Model]
 
 
+class State(msgspec.Struct):
+    """What is read of `/health`: whether anything waits, or runs (null: nothing)."""
+
+    status: str
+    queued: int = 0
+    running: object = None
+
+
 class Refusal(msgspec.Struct):
     """The body of an answer that is no 200."""
 

@@ -1,4 +1,4 @@
-"""What can be said to `flashrt chat`."""
+"""What can be said to `flashrt chat`, and which server any command asks."""
 
 import argparse
 import os
@@ -39,26 +39,21 @@ class Options:
     @classmethod
     def load(cls, asked: Mapping[str, Any], environ: Mapping[str, str] = os.environ) -> "Options":
         """From the parser's values. Raises CannotServe."""
-        key = (asked["api_key"] or environ.get(API_KEY, "")).strip()
-        if not (key.isascii() and key.isprintable()):
-            raise CannotServe("the API key has characters that no HTTP header can carry")
-        return cls(**{**asked, "api_key": key or None})
+        return cls(**{**asked, "api_key": api_key(asked["api_key"], environ)})
+
+
+def api_key(given: str | None, environ: Mapping[str, str] = os.environ) -> str | None:
+    """The key of the flag, else of the environment. Raises CannotServe."""
+    key = (given or environ.get(API_KEY, "")).strip()
+    if not (key.isascii() and key.isprintable()):
+        raise CannotServe("the API key has characters that no HTTP header can carry")
+    return key or None
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Everything that can be typed behind `flashrt chat`."""
+    add_server_arguments(parser)
     add = parser.add_argument
-    add(
-        "--url",
-        type=_url,
-        default="http://127.0.0.1:8000/v1",
-        help="where the server is [default %(default)s]",
-    )
-    add(
-        "--api-key",
-        metavar="KEY",
-        help=f"key of the server; every user of the machine can read it here, not so in {API_KEY}",
-    )
     add("--model", metavar="NAME", help="model to talk to [default: the first of /v1/models]")
     add("--system", metavar="TEXT", help="text that the conversation begins with")
     add("--think", action="store_true", help="let the model think before it answers")
@@ -73,6 +68,21 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     add("--no-tools", action="store_true", help="offer no tools")
     add("--yes", action="store_true", help="run commands without asking")
     add("prompt", nargs="*", metavar="PROMPT", help="say this, and leave after the answer")
+
+
+def add_server_arguments(parser: argparse.ArgumentParser) -> None:
+    """Which server is meant, for every command that asks one."""
+    parser.add_argument(
+        "--url",
+        type=_url,
+        default="http://127.0.0.1:8000/v1",
+        help="where the server is [default %(default)s]",
+    )
+    parser.add_argument(
+        "--api-key",
+        metavar="KEY",
+        help=f"key of the server; every user of the machine can read it here, not so in {API_KEY}",
+    )
 
 
 def _url(text: str) -> str:

@@ -6,7 +6,7 @@ engine. There is a connection for each request, since its end is what a cancel i
 """
 
 from collections.abc import Iterator, Mapping
-from contextlib import closing, contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager
 from http.client import HTTPConnection, HTTPException, HTTPResponse, HTTPSConnection
 from json import dumps
 from typing import Any, TypeVar
@@ -14,7 +14,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from flashrt.client.chunks import Chunk, Models, Refusal
+from flashrt.client.chunks import Chunk, Models, Refusal, State
+from flashrt.client.health import Health
 from flashrt.errors import NoAnswer
 
 CONNECT_S = 10.0
@@ -35,7 +36,11 @@ T = TypeVar("T")
 class Server:
     """A server at `url`, the part in front of `/chat/completions`."""
 
-    def __init__(self, url: str, api_key: str | None = None) -> None:
+    def __init__(
+        self, url: str, api_key: str | None = None, *, answer_s: float | None = None
+    ) -> None:
+        """`answer_s`: how long the server may be silent; None: for as long as it wants."""
+        self._answer_s = answer_s
         self.url = url.rstrip("/")
         self._headers = {"Content-Type": "application/json"}
         if api_key is not None:
@@ -49,6 +54,22 @@ class Server:
             raise NoAnswer(f"{self.url} serves no model")
         return [model.id for model in models.data]
 
+    def state(self) -> State:
+        """What it is doing. Raises NoAnswer."""
+        with self._root_answer("GET", "/health") as response, self._reading():
+            return _decoded(response.read(), State)
+
+    def health(self) -> Health:
+        """The whole of it, also of a server whose engine has stopped. Raises NoAnswer."""
+        with self._root_answer("GET", "/health", also=503) as response, self._reading():
+            return _decoded(response.read(), Health)
+
+    def drain(self, *, undo: bool = False) -> State:
+        """Begin a soft drain, or end it; the status that it has now. Raises NoAnswer."""
+        body = dumps({"undo": undo}).encode()
+        with self._root_answer("POST", "/admin/drain", body) as response, self._reading():
+            return _decoded(response.read(), State)
+
     @contextmanager
     def chat(self, body: Mapping[str, Any]) -> Iterator[Iterator[Chunk]]:
         """Ask; the chunks come as they are sent. Leaving the block cancels what is not over.
@@ -58,14 +79,29 @@ class Server:
         with self._answer("POST", "/chat/completions", dumps(body).encode()) as response:
             yield self._chunks(response)
 
+    def _answer(
+        self, method: str, path: str, body: bytes | None = None
+    ) -> AbstractContextManager[HTTPResponse]:
+        return self._exchange(method, urlsplit(self.url).path + path, body)
+
+    def _root_answer(
+        self, method: str, path: str, body: bytes | None = None, also: int = 200
+    ) -> AbstractContextManager[HTTPResponse]:
+        """Of a route that lies beside `/v1`, not below it."""
+        root = urlsplit(self.url).path.removesuffix("/v1")
+        return self._exchange(method, root + path, body, also)
+
     @contextmanager
-    def _answer(self, method: str, path: str, body: bytes | None = None) -> Iterator[HTTPResponse]:
+    def _exchange(
+        self, method: str, path: str, body: bytes | None, also: int = 200
+    ) -> Iterator[HTTPResponse]:
+        """Any status but 200 and `also` is a refusal."""
         with closing(self._connect()) as connection:
             with self._reading():
-                connection.request(method, urlsplit(self.url).path + path, body, self._headers)
+                connection.request(method, path, body, self._headers)
                 response = connection.getresponse()
             with closing(response):
-                if response.status != 200:
+                if response.status not in (200, also):
                     with self._reading():
                         raise _refusal(response)
                 yield response
@@ -80,7 +116,7 @@ class Server:
                 f"no server answers at {self.url} ({error.strerror or error}); "
                 "`flashrt serve` starts one"
             ) from None
-        connection.sock.settimeout(None)
+        connection.sock.settimeout(self._answer_s)
         return connection
 
     def _chunks(self, response: HTTPResponse) -> Iterator[Chunk]:

@@ -16,6 +16,7 @@ from flashrt.engine.drafting.depth import LOOKUP, MTP
 from flashrt.engine.drafting.lookup import PromptLookup
 from flashrt.engine.identity import identity_of
 from flashrt.engine.live import LiveState
+from flashrt.engine.placement import is_out_of_memory
 from flashrt.engine.protocol import (
     ROLLBACK_MAX,
     Capsule,
@@ -32,7 +33,7 @@ from flashrt.engine.sampler import Sampler
 from flashrt.engine.selfcheck import check_rows
 from flashrt.engine.speculate import Draft, Drafting, accept, drafts_for
 from flashrt.engine.weights import ModelWeights
-from flashrt.errors import CannotServe, EngineFailed
+from flashrt.errors import CannotServe, EngineFailed, OutOfMemory
 
 T = TypeVar("T")
 
@@ -319,4 +320,5 @@ class HybridEngine:
             return step(*arguments)
         except Exception as error:
             self._forget()
-            raise EngineFailed(f"a step of the forward pass failed: {error}") from error
+            kind = OutOfMemory if is_out_of_memory(error) else EngineFailed
+            raise kind(f"a step of the forward pass failed: {error}") from error

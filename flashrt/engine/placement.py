@@ -37,6 +37,12 @@ class Placement:
         return cls(torch.device(device), DTYPES[dtype])
 
 
+def is_out_of_memory(error: Exception) -> bool:
+    """Whether an allocation failed, on a GPU or here, where PyTorch has no type for it."""
+    lacks = isinstance(error, MemoryError | torch.OutOfMemoryError)
+    return lacks or "can't allocate memory" in str(error)
+
+
 def free_bytes(device: str) -> int:
     """Memory of a device that nobody uses now; of a CPU's what the system can give away."""
     if device.startswith("cuda"):

@@ -10,6 +10,7 @@ class ServerState(Enum):
 
     LOADING = auto()
     READY = auto()
+    SOFT_DRAINING = auto()
     DRAINING = auto()
     FAULTED = auto()
     STOPPED = auto()
@@ -19,6 +20,8 @@ class ServerEvent(Enum):
     """What happens to the server."""
 
     LOADED = auto()
+    SOFT_DRAIN = auto()
+    UNDRAIN = auto()
     DRAIN = auto()
     FAULT = auto()
     STOP = auto()
@@ -33,8 +36,15 @@ SERVER: Table[ServerState, ServerEvent] = Table(
         (ServerState.LOADING, ServerEvent.FAULT): ServerState.FAULTED,
         (ServerState.LOADING, ServerEvent.STOP): ServerState.STOPPED,
         #
+        (ServerState.READY, ServerEvent.SOFT_DRAIN): ServerState.SOFT_DRAINING,
+        (ServerState.READY, ServerEvent.UNDRAIN): ServerState.READY,
         (ServerState.READY, ServerEvent.DRAIN): ServerState.DRAINING,
         (ServerState.READY, ServerEvent.FAULT): ServerState.FAULTED,
+        #
+        (ServerState.SOFT_DRAINING, ServerEvent.SOFT_DRAIN): ServerState.SOFT_DRAINING,
+        (ServerState.SOFT_DRAINING, ServerEvent.UNDRAIN): ServerState.READY,
+        (ServerState.SOFT_DRAINING, ServerEvent.DRAIN): ServerState.DRAINING,
+        (ServerState.SOFT_DRAINING, ServerEvent.FAULT): ServerState.FAULTED,
         #
         (ServerState.DRAINING, ServerEvent.DRAIN): ServerState.DRAINING,
         (ServerState.DRAINING, ServerEvent.FAULT): ServerState.FAULTED,

@@ -12,11 +12,12 @@ from quart_trio import QuartTrio
 from werkzeug.exceptions import HTTPException
 
 from flashrt.chat.request import AgentRequest
-from flashrt.errors import EngineFailed, FlashRTError, Refused
+from flashrt.errors import EngineFailed, FlashRTError, PromptTooLong, Refused
 from flashrt.http.body import read_body, require_json
 from flashrt.http.guard import FinishGuard, on_exit
 from flashrt.http.openapi import document
 from flashrt.http.options import HttpOptions
+from flashrt.http.page import add_page
 from flashrt.http.security import Doorkeeper
 from flashrt.http.streaming import collect, stream
 from flashrt.items import WorkItem
@@ -24,6 +25,7 @@ from flashrt.protocols.answer import BodyWriter, Head, StreamWriter
 from flashrt.protocols.chat import read_chat
 from flashrt.protocols.chat_answer import ChatBody, ChatStream
 from flashrt.protocols.completions import CompletionBody, CompletionStream, read_completion
+from flashrt.protocols.drain import read_drain
 from flashrt.protocols.error import ErrorFields, ErrorObject, error_body, error_status
 from flashrt.protocols.fields import Call
 from flashrt.protocols.logprobs import TokenTexts
@@ -33,7 +35,8 @@ from flashrt.protocols.tokens import read_detokenize, read_tokenize, text_body, 
 log = logging.getLogger("flashrt.http")
 
 JSON = "application/json"
-OPEN_TO_ALL = frozenset({"/health", "/health/ready"})
+PROMETHEUS = "text/plain; version=0.0.4; charset=utf-8"
+OPEN_TO_ALL = frozenset({"/", "/health", "/health/ready", "/metrics"})
 """Routes that need no API key: probes have none, and nothing secret is said there."""
 
 
@@ -46,11 +49,14 @@ class Service(Protocol):
     def live(self) -> bool: ...
     @property
     def token_texts(self) -> TokenTexts: ...
-    async def open(self, request: AgentRequest, *, client: str) -> WorkItem: ...
+    async def open(self, request: AgentRequest, *, client: str, waiter: str) -> WorkItem: ...
     async def tokens(self, request: AgentRequest) -> tuple[int, ...]: ...
     async def text(self, ids: Sequence[int]) -> str: ...
     def leave(self, item: WorkItem) -> None: ...
+    def soft_drain(self, *, undo: bool) -> None: ...
     def health(self) -> dict[str, object]: ...
+    def activity(self) -> dict[str, object]: ...
+    def metrics(self) -> bytes: ...
     def ready(self) -> tuple[int, dict[str, object]]: ...
 
 
@@ -77,8 +83,9 @@ def make_app(service: Service, options: HttpOptions) -> QuartTrio:
     app.url_map.merge_slashes = False
     doorkeeper = Doorkeeper(options)
     _add_door(app, doorkeeper, options)
-    _add_error_answers(app)
-    _add_state_routes(app, service, options)
+    _add_error_answers(app, options)
+    _add_state_routes(app, service, options, doorkeeper)
+    add_page(app)
     _add_answer_routes(app, Desk(service, options, doorkeeper))
     app.asgi_app = FinishGuard(app.asgi_app)  # type: ignore[assignment]
     return app
@@ -98,7 +105,11 @@ class Desk:
             {name.lower(): value for name, value in request.headers}
         )
         check_model_name(call.request.model, self.service.card, strict=self.strict)
-        item = await self.service.open(call.request, client=self.doorkeeper.client(request))
+        item = await self.service.open(
+            call.request,
+            client=self.doorkeeper.client(request),
+            waiter=self.doorkeeper.waiter(request),
+        )
         on_exit(request.scope, lambda: self.service.leave(item))
         head = Head(
             item.record.request_id,
@@ -128,6 +139,11 @@ class Desk:
         """The text of ids."""
         ids = read_detokenize(await self.body())
         return Response(text_body(await self.service.text(ids)), mimetype=JSON)
+
+    async def drain(self) -> Response:
+        """Begin a soft drain, or end it."""
+        self.service.soft_drain(undo=read_drain(await self.body()).undo)
+        return _json(self.service.ready()[1], 200)
 
     async def body(self) -> bytes:
         """The current request's body, declared as JSON, within the limits."""
@@ -166,10 +182,12 @@ def _add_door(app: Quart, doorkeeper: Doorkeeper, options: HttpOptions) -> None:
         return answer
 
 
-def _add_error_answers(app: Quart) -> None:
+def _add_error_answers(app: Quart, options: HttpOptions) -> None:
     @app.errorhandler(FlashRTError)
     async def known(error: FlashRTError) -> Response:
-        answer = Response(error_body(error), status=error_status(error), mimetype=JSON)
+        too_long = isinstance(error, PromptTooLong)
+        status = options.overflow_status if too_long else error_status(error)
+        answer = Response(error_body(error), status=status, mimetype=JSON)
         if isinstance(error, Refused) and error.retry_after_s is not None:
             answer.headers["Retry-After"] = str(error.retry_after_s)
         if isinstance(error, EngineFailed):
@@ -195,15 +213,23 @@ def _add_error_answers(app: Quart) -> None:
         return Response(error_body(error), status=500, mimetype=JSON)
 
 
-def _add_state_routes(app: Quart, service: Service, options: HttpOptions) -> None:
+def _add_state_routes(
+    app: Quart, service: Service, options: HttpOptions, doorkeeper: Doorkeeper
+) -> None:
     @app.get("/health")
     async def health() -> Response:
-        return _json(service.health(), 200 if service.live else 503)
+        # A probe has no key, and needs only what is counted.
+        activity = service.activity() if doorkeeper.admits(request) else None
+        return _json({**service.health(), "activity": activity}, 200 if service.live else 503)
 
     @app.get("/health/ready")
     async def ready() -> Response:
         status, report = service.ready()
         return _json(report, status)
+
+    @app.get("/metrics")
+    async def metrics() -> Response:
+        return Response(service.metrics(), content_type=PROMETHEUS)
 
     described = msgspec.json.encode(document(options.version))
 
@@ -237,6 +263,10 @@ def _add_answer_routes(app: Quart, desk: Desk) -> None:
     @app.post("/detokenize")
     async def detokenize() -> Response:
         return await desk.detokenize()
+
+    @app.post("/admin/drain")
+    async def drain() -> Response:
+        return await desk.drain()
 
 
 def _json(value: object, status: int) -> Response:

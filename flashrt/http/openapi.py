@@ -9,6 +9,7 @@ import msgspec
 from flashrt.protocols.chat import ChatFields
 from flashrt.protocols.chat_answer import Chunk, Completion
 from flashrt.protocols.completions import CompletionFields, TextCompletion
+from flashrt.protocols.drain import DrainFields
 from flashrt.protocols.error import ErrorObject
 from flashrt.protocols.models import Model, ModelList
 from flashrt.protocols.tokens import DetokenizeFields, Text, TokenizeFields, Tokens
@@ -17,13 +18,13 @@ STATUSES: Mapping[int, str] = {
     400: "The request is wrong; `param` names the field.",
     401: "No API key, or a wrong one.",
     403: "A Host or Origin that this server does not answer to.",
-    404: "A model that is not served here.",
+    404: "A model that is not served here; of /health/ready: a soft drain.",
     408: "The body did not arrive in time.",
     413: "The body, or the prompt, is too long.",
     415: "The body is not declared as plain JSON.",
     429: "The queue is full; Retry-After may say when to come back.",
     500: "The server failed while it worked on this request.",
-    503: "The server is loading, draining, or has stopped.",
+    503: "The server is loading, draining, or has stopped: go elsewhere.",
 }
 
 MEANINGS: Mapping[str, str] = {
@@ -46,6 +47,7 @@ MEANINGS: Mapping[str, str] = {
 DOOR = (401, 403)
 BODY = (400, *DOOR, 404, 408, 413, 415)
 ANSWER = (*BODY, 429, 500, 503)
+STATE_STATUSES = (404, 503)
 
 
 class State(msgspec.Struct):
@@ -59,6 +61,7 @@ class Operation:
     """One route: what it takes, what it gives, and the statuses of what it refuses.
 
     `stream`: the type of one event where the answer is streamed. `example`: a body that is served.
+    `media`: what the answer is, if no JSON.
     """
 
     method: str
@@ -69,6 +72,7 @@ class Operation:
     body: type | None = None
     stream: type | None = None
     example: Mapping[str, Any] | None = None
+    media: str = "application/json"
 
 
 OPERATIONS = (
@@ -112,8 +116,26 @@ OPERATIONS = (
     ),
     Operation("get", "/v1/models", "The model that is served.", ModelList, DOOR),
     Operation("get", "/v1/models/{name}", "One model.", Model, (*DOOR, 404)),
+    Operation("get", "/", "A page that shows /health.", str, (403,), media="text/html"),
     Operation("get", "/health", "What the server is doing.", State, (403, 503)),
-    Operation("get", "/health/ready", "Whether requests are taken.", State, (403, 503)),
+    Operation("get", "/health/ready", "Whether requests are taken.", State, (403, 404, 503)),
+    Operation(
+        "post",
+        "/admin/drain",
+        "Begin a soft drain, or end it: the conversations that are here go on, no new ones begin.",
+        State,
+        (*(status for status in BODY if status != 404), 503),
+        DrainFields,
+        example={},
+    ),
+    Operation(
+        "get",
+        "/metrics",
+        "Totals and live state as series for Prometheus.",
+        str,
+        (403,),
+        media="text/plain",
+    ),
     Operation("get", "/openapi.json", "This document.", dict[str, Any], DOOR),
 )
 
@@ -157,13 +179,13 @@ def _schema_of(kind: type) -> dict[str, Any]:
 
 
 def _described(operation: Operation, known: Mapping[type, Any]) -> dict[str, Any]:
-    json_only = {"application/json": {"schema": known[operation.answer]}}
+    whole = {operation.media: {"schema": known[operation.answer]}}
     streamed = {} if operation.stream is None else _events(known[operation.stream])
-    responses = {"200": {"description": "The answer.", "content": {**json_only, **streamed}}}
-    # /health and /health/ready say the same with 503 as with 200.
-    error = operation.answer if operation.answer is State else ErrorObject
+    responses = {"200": {"description": "The answer.", "content": {**whole, **streamed}}}
+    # /health and /health/ready say the same with other statuses as with 200.
+    of_state = operation.method == "get" and operation.answer is State
     for status in operation.refuses:
-        kind = error if status == 503 else ErrorObject
+        kind = State if of_state and status in STATE_STATUSES else ErrorObject
         content = {"application/json": {"schema": known[kind]}}
         responses[str(status)] = {"description": STATUSES[status], "content": content}
     described: dict[str, Any] = {"summary": operation.summary, "responses": responses}

@@ -16,6 +16,7 @@ class HttpOptions:
     server_name: str | None = None
     version: str = "0"
     max_body_bytes: int = 8 << 20
+    overflow_status: int = 413
     body_timeout_s: float = 30.0
     heartbeat_s: float = 5.0
     client_stall_s: float = 30.0

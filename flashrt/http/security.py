@@ -107,6 +107,18 @@ class Doorkeeper:
             )
         return hashlib.sha256(b"flashrt client " + given).hexdigest()[:32]
 
+    def admits(self, request: Request) -> bool:
+        """Whether this client may see what only those with a key may."""
+        try:
+            self.client(request)
+        except Unauthorized:
+            return False
+        return True
+
+    def waiter(self, request: Request) -> str:
+        """Whose places in the queue are counted together: a key's, else an address's."""
+        return self.client(request) if self._keys else request.remote_addr or ANYBODY
+
     def preflight(self, request: Request) -> Response | None:
         """The answer to a browser that asks whether it may ask, or None if this is not one."""
         if request.method != "OPTIONS" or "Access-Control-Request-Method" not in request.headers:

@@ -4,18 +4,22 @@ import contextlib
 import logging
 import select
 import socket
+from typing import Any
 
 import attrs
 import hypercorn.trio
 import hypercorn.trio.run
 import trio
 from hypercorn.config import Config
+from hypercorn.events import Closed, Event
 from hypercorn.protocol.h11 import H11Protocol
 from hypercorn.trio.tcp_server import TCPServer
 from quart_trio import QuartTrio
 
 from flashrt.errors import CannotServe
 from flashrt.http.options import HttpOptions
+
+log = logging.getLogger("flashrt.http")
 
 SEND_BUFFER_BYTES = 64 << 10
 """What the kernel may hold for a client that does not read: about 100 kB with the reader's side."""
@@ -51,7 +55,7 @@ async def serve_app(
     """
     listener = _listen(options)
     host, port = listener.getsockname()[:2]
-    hypercorn.trio.run.TCPServer = Connection  # type: ignore[misc]
+    hypercorn.trio.run.TCPServer = Connection  # type: ignore[misc, assignment]
     H11Protocol._check_protocol = _stay_with_http_1  # type: ignore[assignment]
     async with trio.open_nursery() as nursery:
         await nursery.start(_hypercorn, app, _config(listener, options), stop)
@@ -112,12 +116,48 @@ async def _stay_with_http_1(protocol: H11Protocol, request: object) -> None:
     """No HTTP/2 over cleartext: hypercorn has no bound for what it holds for a peer there."""
 
 
+class _Turns:
+    """The order of a connection's sends. No cancel reaches the wait for a turn, nor the send.
+
+    hypercorn has h11 write a piece, sends it, and then notes that it did. Cancelled in between, it
+    takes an answer that has begun for one that has not, and h11 raises at the second beginning.
+    """
+
+    def __init__(self) -> None:
+        self._lock = trio.Lock()
+
+    async def __aenter__(self) -> None:
+        with trio.CancelScope(shield=True):
+            await self._lock.acquire()
+
+    async def __aexit__(self, *_: object) -> None:
+        self._lock.release()
+
+
 class Connection(TCPServer):
     """One connection whose client is missed the moment it hangs up.
 
     hypercorn stops reading while bytes that follow a request wait for their turn, and then does not
     see the end of the stream either. This asks the kernel instead.
     """
+
+    def __init__(self, *parts: Any) -> None:
+        super().__init__(*parts)
+        self.send_lock = _Turns()  # type: ignore[assignment]
+
+    async def run(self) -> None:
+        """Serve it. Whatever goes wrong on one connection is no other's concern."""
+        try:
+            await super().run()
+        except* Exception as error:
+            log.error("a connection failed", exc_info=error)
+
+    async def protocol_send(self, event: Event) -> None:
+        """Send; into a connection that is being closed at this moment, nothing."""
+        try:
+            await super().protocol_send(event)
+        except trio.BusyResourceError:
+            await self.protocol.handle(Closed())
 
     async def _read_data(self) -> None:
         async with trio.open_nursery() as reading:

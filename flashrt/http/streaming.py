@@ -1,6 +1,7 @@
 """From an item's sink to bytes: as server-sent events, or collected into one body."""
 
 import logging
+import time
 from collections.abc import AsyncIterator
 
 import trio
@@ -11,13 +12,8 @@ from flashrt.items import Failed, Finished, Output, ResultSink, SinkItem, WorkIt
 from flashrt.protocols.answer import BodyWriter, StreamWriter
 from flashrt.protocols.error import error_event
 from flashrt.protocols.logprobs import TokenLogprobs
-from flashrt.protocols.sse import HEARTBEAT
 
 log = logging.getLogger("flashrt.http")
-
-PULSE_EVERY = 12
-"""Every so many heartbeats in a row an empty piece is sent: some clients' timers (240 s to 300 s)
-do not count comments."""
 
 
 async def stream(
@@ -29,26 +25,38 @@ async def stream(
     """
     try:
         yield writer.opening()
-        silent = 0
-        ended = False
+        ended, spoke_at = False, trio.current_time()
         while not ended:
-            first = await _next(item.sink, heartbeat_s)
+            first = await _next(item.sink, spoke_at + heartbeat_s)
             if first is None:
-                silent += 1
-                yield writer.pulse() if silent % PULSE_EVERY == 0 else HEARTBEAT
+                yield writer.pulse(progress(item))
+                spoke_at = trio.current_time()
                 continue
-            silent = 0
             outputs, terminal = _with_waiting(item.sink, first)
             written = _written(writer, outputs)
             if terminal is not None:
                 written += _ending(item, writer, terminal)
                 ended = True
-            if written:
+            if written:  # else it is held back: that is silence too
                 yield written
+                spoke_at = trio.current_time()
     except Exception as error:
         # The headers are out, so no handler of quart's can answer any more.
         log.exception("a stream failed: %s", item.record.request_id)
         yield error_event(error)
+
+
+def progress(item: WorkItem) -> dict[str, object]:
+    """How far a request is: what a silent stream says to show that it lives."""
+    record = item.record
+    return {
+        "state": item.life.state.name,
+        "total_tokens": record.prompt_tokens,
+        "cached_tokens": record.cached_tokens,
+        "processed_tokens": record.processed_tokens,
+        "completion_tokens": record.completion_tokens,
+        "elapsed_ms": round((time.perf_counter() - record.enqueued_at) * 1000, 1),
+    }
 
 
 async def collect(item: WorkItem, writer: BodyWriter) -> bytes:
@@ -63,9 +71,9 @@ async def collect(item: WorkItem, writer: BodyWriter) -> bytes:
                 raise error
 
 
-async def _next(sink: ResultSink, heartbeat_s: float) -> SinkItem | None:
-    """The next piece, or None after `heartbeat_s` of silence. No piece is lost in between."""
-    with trio.move_on_after(heartbeat_s):
+async def _next(sink: ResultSink, deadline: float) -> SinkItem | None:
+    """The next piece, or None at `deadline` in trio's seconds. No piece is lost in between."""
+    with trio.move_on_at(deadline):
         return await _receive(sink)
     return None
 

@@ -41,10 +41,16 @@ class Relation:
 class AutoPrefixPolicy:
     """Knows the hot journal, the sessions and the capsules; decides by full token lists alone."""
 
-    def __init__(self, *, max_seq: int, capsule_budget_bytes: int = 0) -> None:
+    def __init__(
+        self,
+        *,
+        max_seq: int,
+        capsule_budget_bytes: int = 0,
+        sessions: SessionRegistry | None = None,
+    ) -> None:
         """`max_seq`: a replay that leaves no room in this window for an answer is not used."""
         self.store = CapsuleStore(capsule_budget_bytes)
-        self.sessions = SessionRegistry()
+        self.sessions = SessionRegistry() if sessions is None else sessions
         self.memory = ReplayMemory()
         self.costs = CostModel()
         self._max_seq = max_seq
@@ -56,6 +62,18 @@ class AutoPrefixPolicy:
         return self._hot
 
     # -- before a turn -----------------------------------------------------------------------------
+
+    def expire(self) -> bool:
+        """Let go what idle sessions have left; whether the live state belonged to one of them.
+
+        What is pinned stays: it was kept for others.
+        """
+        idle = self.sessions.expire()
+        for session in idle:
+            for entry in self.store.of_session(session.name):
+                if not entry.pinned:
+                    self.store.drop(entry)
+        return self._hot is not None and self._hot.session in idle
 
     def plan(
         self, incoming_tokens: Prompt, *, session_hint: str | None = None, salt: str = ""

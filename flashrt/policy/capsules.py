@@ -73,6 +73,7 @@ class CapsuleStore:
         self.budget_bytes = budget_bytes
         self.counts: Counter[str] = Counter()
         self._entries: dict[str, Entry] = {}
+        self._kinds: Counter[Kind] = Counter()
         self._index: dict[str, dict[int, dict[int, list[Entry]]]] = {}
         self._blocks: Counter[object] = Counter()
         self._bytes = 0
@@ -119,6 +120,10 @@ class CapsuleStore:
             **{name: self.counts[name] for name in COUNTS},
         }
 
+    def kinds(self) -> dict[str, int]:
+        """How many entries there are of each kind."""
+        return {kind.value: self._kinds[kind] for kind in Kind}
+
     # -- what comes and goes -----------------------------------------------------------------------
 
     def put(
@@ -164,6 +169,13 @@ class CapsuleStore:
             gone = self.evict_lru(keep)
             assert gone is not None, "bytes are counted that nobody holds"
         return True
+
+    def shrink(self) -> bool:
+        """Let go of half of what is held, because memory is short; whether anything went."""
+        aim, before = self._bytes // 2, len(self._entries)
+        while self._bytes > aim and self.evict_lru() is not None:
+            pass
+        return len(self._entries) < before
 
     def evict_lru(self, keep: Collection[Entry] = ()) -> Entry | None:
         """Let go of the entry that is worth least; None: nothing may go."""
@@ -245,6 +257,7 @@ class CapsuleStore:
             if beyond and child.namespace == entry.namespace and child.begins_with(packed):
                 child.parent = entry
         self._entries[entry.key] = entry
+        self._kinds[entry.kind] += 1
         places = self._index.setdefault(entry.namespace, {}).setdefault(entry.position, {})
         places.setdefault(checksum(packed, 0), []).append(entry)
         self._bytes += self._added_by(entry.capsule)
@@ -256,6 +269,7 @@ class CapsuleStore:
     def _remove(self, entry: Entry, event: CapsuleEvent) -> None:
         entry.machine.fire(event)
         del self._entries[entry.key]
+        self._kinds[entry.kind] -= 1
         for child in self._entries.values():
             if child.parent is entry:
                 child.parent = entry.parent

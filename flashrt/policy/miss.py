@@ -2,10 +2,13 @@
 
 from collections.abc import Mapping
 
-from flashrt.chat.breaks import find_break
+from flashrt.chat.breaks import BreakKind, find_break
 from flashrt.chat.outline import PartKind
 from flashrt.chat.prompt import Prompt
 from flashrt.policy.sessions import Session
+
+EVICTED = "evicted"
+MISS_KINDS = (*(kind.value for kind in BreakKind), EVICTED)
 
 
 def what_broke(
@@ -21,7 +24,7 @@ def what_broke(
     if found is not None:
         return {"message": found.message, "byte": found.byte, "kind": found.kind.value}
     if cached_tokens < session.journal.processed:
-        return {"kind": "evicted"}
+        return {"kind": EVICTED}
     return None
 
 

@@ -7,10 +7,8 @@ import attrs
 
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.visible import Visible
+from flashrt.policy.clock import Clock, timeless
 from flashrt.policy.journal import Journal, common_length
-
-SESSIONS_MAX = 256
-"""Conversations that are remembered; a forgotten one that goes on counts as a new one."""
 
 
 @attrs.define(eq=False)
@@ -19,6 +17,7 @@ class Session:
 
     `first_prompt`: the length of its first prompt, where conversations with one opening part.
     `last_turn`: the length from which on its newest turn added. `turn` counts turns from 1.
+    `used_at`: seconds of the registry's clock.
     """
 
     name: str
@@ -28,6 +27,7 @@ class Session:
     turn: int = 0
     first_prompt: int = 0
     last_turn: int = 0
+    used_at: float = 0.0
     prompt: Prompt | None = None
     answer: Visible | None = None
 
@@ -37,10 +37,21 @@ class Session:
 
 
 class SessionRegistry:
-    """The sessions of all namespaces, least recently used first out."""
+    """The sessions of all namespaces, least recently used first out.
 
-    def __init__(self, sessions_max: int = SESSIONS_MAX) -> None:
+    One that is forgotten and goes on counts as a new one.
+    """
+
+    def __init__(
+        self,
+        sessions_max: int = 256,
+        idle_ttl_s: float = 0.0,
+        clock: Clock = timeless,
+    ) -> None:
+        """`idle_ttl_s`: a session that nobody uses for longer is forgotten; 0: never for that."""
         self._sessions_max = sessions_max
+        self._idle_ttl_s = idle_ttl_s
+        self._clock = clock
         self._sessions: OrderedDict[str, Session] = OrderedDict()
         self._made = 0
 
@@ -50,7 +61,7 @@ class SessionRegistry:
     def open(self, namespace: str) -> Session:
         """A new session."""
         self._made += 1
-        session = Session(f"s{self._made}", namespace)
+        session = Session(f"s{self._made}", namespace, used_at=self._clock())
         self._sessions[session.name] = session
         while len(self._sessions) > self._sessions_max:
             self._sessions.popitem(last=False)
@@ -58,8 +69,19 @@ class SessionRegistry:
 
     def use(self, session: Session) -> None:
         """The session is the newest now; one that was forgotten is known again."""
+        session.used_at = self._clock()
         self._sessions[session.name] = session
         self._sessions.move_to_end(session.name)
+
+    def expire(self) -> list[Session]:
+        """Forget the sessions that were idle for too long, and return them."""
+        if not self._idle_ttl_s:
+            return []
+        before = self._clock() - self._idle_ttl_s
+        idle = [session for session in self._sessions.values() if session.used_at < before]
+        for session in idle:
+            del self._sessions[session.name]
+        return idle
 
     def get(self, name: str) -> Session | None:
         """The session of that name, if it is still known."""

@@ -9,7 +9,7 @@ from flashrt.chat.deltas import Delta, Ending, Fed
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.visible import Visible
 from flashrt.engine.protocol import Constraint, SamplingParams, TokenLogprobs
-from flashrt.errors import EngineFailed
+from flashrt.errors import FlashRTError
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.policy.lineage import Lineage
 from flashrt.policy.prefix import PrefixPlan
@@ -48,6 +48,7 @@ class Turn:
 
     `session_hint`: how the client calls the conversation. `pin_prefix`: keep the state at the last
     cut at or below so many tokens (True: the system turn's), or let go (False, 0).
+    `max_decode_ms`: an answer that has taken longer ends as if its window were full; 0: no limit.
     """
 
     prompt: Prompt
@@ -58,6 +59,7 @@ class Turn:
     constraint: Constraint | None = None
     session_hint: str | None = None
     pin_prefix: int | bool | None = None
+    max_decode_ms: float = 0.0
 
 
 @attrs.frozen
@@ -117,7 +119,7 @@ class Ended:
 
     event: LifeEvent
     ending: Ending | None = None
-    error: EngineFailed | None = None
+    error: FlashRTError | None = None
 
 
 TurnEvent = Planned | Progressed | Prefilled | Pinned | Saved | Answered | Ended

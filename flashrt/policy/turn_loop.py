@@ -7,17 +7,19 @@ at boundaries only (G3); how a turn leaves decides whether the live state may be
     clean exit  ⇔  boundary COMMITTED  ⇔  the policy knows a hot journal
 """
 
+import math
 from collections.abc import Callable, Generator, Mapping
 
 import attrs
 
 from flashrt.chat.deltas import Ending, Fed
 from flashrt.engine.protocol import ROLLBACK_MAX, DecodeChunk
-from flashrt.errors import EngineFailed
+from flashrt.errors import EngineFailed, OutOfMemory, Unavailable
 from flashrt.fsm.boundary import BOUNDARY, Boundary, BoundaryEvent
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.fsm.table import Machine
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
+from flashrt.policy.clock import Clock, timeless
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.journal import Journal
 from flashrt.policy.pinning import Pin
@@ -79,8 +81,15 @@ class _Run:
 class TurnLoop:
     """Serves one turn after the other on one engine. The engine thread's only view of policy."""
 
-    def __init__(self, policy: AutoPrefixPolicy, cut_rule: CutRule) -> None:
+    def __init__(
+        self,
+        policy: AutoPrefixPolicy,
+        cut_rule: CutRule,
+        clock: Clock = timeless,
+    ) -> None:
+        """`clock` decides when an answer has taken its time."""
         self.policy = policy
+        self._clock = clock
         self.cut_rule = cut_rule
         self.boundary = Machine(BOUNDARY)
         self._events: list[TurnEvent] = []
@@ -111,11 +120,21 @@ class TurnLoop:
         ended = Ended(LifeEvent.CANCEL)
         try:
             run = yield from self._attach(turn)
-            yield from self._prefill(run)
+            try:
+                yield from self._prefill(run)
+            except OutOfMemory:
+                if not self.policy.store.shrink():
+                    raise
+                self._invalidate()
+                run = yield from self._attach(turn)
+                yield from self._prefill(run)
             ending, clean = yield from self._decode(run)
             ended = Ended(LifeEvent.FINISH, ending=ending)
         except _Cancelled:
             yield from self._save_stopped(run)
+        except OutOfMemory as error:
+            self.policy.store.shrink()
+            ended = Ended(LifeEvent.FAIL, error=_no_memory(error))
         except Exception as error:
             failure = EngineFailed(f"{type(error).__name__}: {error}")
             failure.__cause__ = error
@@ -132,6 +151,8 @@ class TurnLoop:
     def _attach(self, turn: Turn) -> Generator[Step, StepResult, _Run]:
         """Bring the engine to the state that the plan attaches to. A capsule that cannot be
         restored is let go, and the next best plan is made (G8)."""
+        if self.policy.expire():
+            self._invalidate()
         while True:
             plan = self.policy.plan(
                 turn.prompt, session_hint=turn.session_hint, salt=turn.namespace
@@ -212,6 +233,7 @@ class TurnLoop:
 
     def _decode(self, run: _Run) -> Generator[Step, StepResult, tuple[Ending, bool]]:
         turn, start = run.turn, len(run.journal.ids)
+        deadline = self._clock() + (turn.max_decode_ms or math.inf) / 1000
         params = attrs.evolve(turn.sampling, output_start=start)
         step: Step = Decode(params, turn.constraint)
         while True:
@@ -229,6 +251,9 @@ class TurnLoop:
                 return fed.ending, self._finish(run, start, fed.ending)
             self._answered(fed, chunk, len(chunk.tokens))
             self._commit(run, lookahead=1)
+            if self._clock() >= deadline:
+                ending = self._window_end(turn)
+                return ending, self._finish(run, start, ending)
             step = Advance()
 
     def _cut(self, run: _Run, start: int, chunk: DecodeChunk, fed: Fed) -> Steps:
@@ -319,6 +344,16 @@ class TurnLoop:
     def is_hot(self) -> bool:
         """Whether there is a live state to attach to."""
         return self.boundary.state is Boundary.COMMITTED
+
+
+def _no_memory(error: OutOfMemory) -> Unavailable:
+    refusal = Unavailable(
+        "There is not enough memory for this request, also without half of the saved states. Send "
+        "a shorter prompt, or start the server with a smaller --capsule-budget-mb or --max-seq.",
+        retry_after_s=1,
+    )
+    refusal.__cause__ = error
+    return refusal
 
 
 def _advance(steps: Steps, step: Step, perform: Callable[[Step], StepResult]) -> Step | None:

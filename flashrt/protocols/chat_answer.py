@@ -100,9 +100,12 @@ class ChatStream:
         """What is sent as soon as the request is admitted."""
         return event(self._chunk([ChunkChoice(MessagePiece(role="assistant", content=""))]))
 
-    def pulse(self) -> bytes:
-        """A chunk that adds nothing. Some clients' timers do not count comments as life."""
-        return event(self._chunk([ChunkChoice(MessagePiece())]))
+    def pulse(self, progress: Block) -> bytes:
+        """A chunk that adds nothing but says how far things are. Some clients' timers do not count
+        comments as life."""
+        chunk = self._chunk([ChunkChoice(MessagePiece())])
+        chunk.flashrt = {"progress": progress}
+        return event(chunk)
 
     def pieces(
         self,

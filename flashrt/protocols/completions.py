@@ -135,9 +135,11 @@ class CompletionStream:
         """What is sent as soon as the request is admitted: the prompt, or an empty piece."""
         return event(self._chunk([TextChoice(text=self._head.prompt_text)]))
 
-    def pulse(self) -> bytes:
-        """A piece that adds nothing."""
-        return event(self._chunk([TextChoice()]))
+    def pulse(self, progress: Block) -> bytes:
+        """A piece that adds nothing but says how far things are."""
+        chunk = self._chunk([TextChoice()])
+        chunk.flashrt = {"progress": progress}
+        return event(chunk)
 
     def pieces(
         self,

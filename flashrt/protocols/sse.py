@@ -5,9 +5,6 @@ import msgspec
 DONE = b"data: [DONE]\n\n"
 """The terminator of a stream that ended well. A broken stream never gets it."""
 
-HEARTBEAT = b": keep-alive\n\n"
-"""A comment: keeps the connection warm and makes a dead peer show up."""
-
 _ENCODER = msgspec.json.Encoder()
 
 

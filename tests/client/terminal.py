@@ -56,14 +56,14 @@ class Terminal:
         """The exit status."""
         return await self.child.wait()
 
-    async def interrupt(self) -> None:
-        """Ctrl-C, once the child waits for something.
+    async def interrupt(self, sent: signal.Signals = signal.SIGINT) -> None:
+        """Ctrl-C, or another signal, once the child waits for something.
 
         A signal between Python's last look at its signals and the system call that waits would
         only be seen when that call is over. No person is as quick as that; a test is.
         """
         await until(lambda: self._state() == "S")
-        self.child.send_signal(signal.SIGINT)
+        self.child.send_signal(sent)
 
     def _state(self) -> str:
         """As /proc has it: R runs, S sleeps."""
@@ -71,9 +71,9 @@ class Terminal:
         return stat.rpartition(")")[2].split()[0]
 
 
-def command(url: str, *arguments: str) -> list[str]:
+def command(url: str, *arguments: str, does: str = "chat") -> list[str]:
     """The command line."""
-    return [sys.executable, "-m", "flashrt", "chat", "--url", f"{url}/v1", *arguments]
+    return [sys.executable, "-m", "flashrt", does, "--url", f"{url}/v1", *arguments]
 
 
 def environment() -> dict[str, str]:
@@ -83,13 +83,15 @@ def environment() -> dict[str, str]:
 
 
 @asynccontextmanager
-async def terminal(url: str, *arguments: str, cwd: Path = ROOT) -> AsyncIterator[Terminal]:
-    """`flashrt chat` in a terminal."""
+async def terminal(
+    url: str, *arguments: str, cwd: Path = ROOT, does: str = "chat", **environ: str
+) -> AsyncIterator[Terminal]:
+    """`flashrt chat`, or another command, in a terminal."""
     ours, theirs = pty.openpty()
     child = await trio.lowlevel.open_process(
-        command(url, *arguments),
+        command(url, *arguments, does=does),
         stdin=theirs, stdout=theirs, stderr=theirs,
-        cwd=cwd, env=environment(), start_new_session=True,
+        cwd=cwd, env={**environment(), **environ}, start_new_session=True,
     )  # fmt: skip
     os.close(theirs)
     async with trio.lowlevel.FdStream(ours) as keys:
@@ -102,11 +104,11 @@ async def terminal(url: str, *arguments: str, cwd: Path = ROOT) -> AsyncIterator
 
 
 async def piped(
-    url: str, *arguments: str, typed: str = "", cwd: Path = ROOT
+    url: str, *arguments: str, typed: str = "", cwd: Path = ROOT, does: str = "chat"
 ) -> subprocess.CompletedProcess[bytes]:
-    """`flashrt chat` between pipes, until it ends."""
+    """`flashrt chat`, or another command, between pipes, until it ends."""
     return await trio.run_process(
-        command(url, *arguments),
+        command(url, *arguments, does=does),
         stdin=typed.encode(), capture_stdout=True, capture_stderr=True,
         check=False, cwd=cwd, env=environment(),
     )  # fmt: skip

@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from flashrt.engine.placement import Placement, free_bytes
+from flashrt.engine.placement import Placement, free_bytes, is_out_of_memory
 from flashrt.errors import CannotServe
 
 
@@ -30,3 +30,13 @@ def test_free_memory_is_less_than_all_of_it():
     """A machine that runs this test has some left."""
     everything = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert 0 < free_bytes("cpu") < everything
+
+
+def test_an_allocation_that_failed_is_known():
+    """Of Python, of a GPU, and PyTorch's on the CPU, which has no type of its own."""
+    with pytest.raises(RuntimeError) as failed:
+        torch.empty(1 << 60, dtype=torch.uint8)
+    assert is_out_of_memory(failed.value)
+    assert is_out_of_memory(MemoryError())
+    assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
+    assert not is_out_of_memory(RuntimeError("shapes do not fit"))

@@ -3,16 +3,35 @@
 `python -m tests.planted_faults` plants them one by one.
 """
 
-from tests.faults import chat, client, drafts, engine, policy, reuse, shell, tables
+from tests.faults import (
+    chat,
+    client,
+    drafts,
+    drain,
+    engine,
+    limits,
+    metrics,
+    page,
+    policy,
+    reuse,
+    shell,
+    soak,
+    tables,
+)
 from tests.faults.fault import Fault
 
 FAULTS: tuple[Fault, ...] = (
     *tables.FAULTS,
     *policy.FAULTS,
     *reuse.FAULTS,
+    *limits.FAULTS,
     *engine.FAULTS,
     *drafts.FAULTS,
     *chat.FAULTS,
     *shell.FAULTS,
+    *metrics.FAULTS,
+    *page.FAULTS,
     *client.FAULTS,
+    *drain.FAULTS,
+    *soak.FAULTS,
 )

@@ -27,7 +27,10 @@ async def test_health_and_readiness_are_the_services_words():
         server.service.live = False
         dead = await server.client.get("/health")
 
-    assert (alive.status_code, alive.json()) == (200, {"status": "ready"})
+    assert (alive.status_code, alive.json()) == (
+        200,
+        {"status": "ready", "activity": {"requests": []}},
+    )
     assert (ready.status_code, ready.json()) == (503, {"status": "draining"})
     assert dead.status_code == 503
 
@@ -156,6 +159,16 @@ async def test_a_body_that_is_not_declared_as_plain_json_is_415(headers):
 
     assert answer.status_code == 415
     assert answer.json()["error"]["code"] == "unsupported_media_type"
+
+
+@pytest.mark.parametrize("status", [413, 400])
+async def test_a_prompt_that_is_too_long_has_the_status_that_was_asked_for(status):
+    """The words and the code, by which clients know it, are the same."""
+    async with serving(overflow_status=status) as server:
+        server.service.refuse_with = PromptTooLong("This model's maximum context length is 9")
+        answer = await server.client.post(CHAT, json=HELLO)
+    assert answer.status_code == status
+    assert answer.json()["error"]["code"] == "context_length_exceeded"
 
 
 async def test_a_declared_length_over_the_limit_is_413_before_it_is_read():

@@ -146,6 +146,18 @@ async def test_probes_need_no_key():
     assert statuses == [200, 503, 401, 401]
 
 
+@pytest.mark.parametrize(
+    ("keys", "headers", "waiters"), [(KEYS, 2, 2), ((), 2, 1)], ids=["keys", "no keys"]
+)
+async def test_places_in_the_queue_belong_to_a_key_or_to_an_address(keys, headers, waiters):
+    """Where nobody needs a key, whoever asks from one machine is one client."""
+    async with serving(ScriptedService(whole_answer("a")), api_keys=keys) as server:
+        for key in KEYS[:headers]:
+            await server.client.post(CHAT, json=HELLO, headers={"Authorization": f"Bearer {key}"})
+        assert len(set(server.service.waiters)) == waiters
+        assert all(server.service.waiters)
+
+
 async def test_every_key_is_a_client_of_its_own():
     """Two keys are two names, the same at every request, and neither shows the key."""
     async with serving(ScriptedService(whole_answer("a")), api_keys=KEYS) as server:

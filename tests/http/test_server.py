@@ -3,21 +3,27 @@
 import errno
 import os
 import socket
+from contextlib import asynccontextmanager
 
 import pytest
 import trio
+from hypercorn.app_wrappers import ASGIWrapper
+from hypercorn.config import Config
+from hypercorn.trio.worker_context import WorkerContext
 
 from flashrt.errors import CannotServe
 from flashrt.http.app import make_app
 from flashrt.http.options import HttpOptions
-from flashrt.http.server import Address, serve_app
+from flashrt.http.server import Address, Connection, serve_app
 from tests.http.vocabulary import (
     HELLO,
     ScriptedService,
     finish,
+    hang_up,
     post,
     read_all,
     read_until,
+    reset,
     say,
     serving,
     whole_answer,
@@ -46,7 +52,7 @@ async def test_a_connection_serves_many_requests():
             await stream.send_all(post(STREAM))
             await read_until(stream, b"[DONE]\n\n\r\n0\r\n\r\n")
             await stream.send_all(GET % b"")
-            await read_until(stream, b'"ready"}')
+            await read_until(stream, b'{"requests":[]}}')
 
 
 async def test_a_client_that_asks_for_it_is_closed_at_once():
@@ -56,7 +62,7 @@ async def test_a_client_that_asks_for_it_is_closed_at_once():
         await stream.send_all(GET % b"Connection: close\r\n")
 
         with trio.fail_after(1):
-            assert (await read_all(stream)).endswith(b'"ready"}')
+            assert (await read_all(stream)).endswith(b'{"requests":[]}}')
 
 
 async def test_a_graceful_stop_ends_with_the_last_stream():
@@ -212,3 +218,121 @@ async def test_ipv6_is_served():
 def test_an_address_has_a_url_that_a_client_can_use(host, url):
     """The wildcard addresses are shown as loopback."""
     assert Address(host, 80).url == url
+
+
+@asynccontextmanager
+async def listening(app):
+    """The address of a server of any ASGI application, one that misbehaves perhaps."""
+    options, stop = HttpOptions(port=0, graceful_timeout_s=0.2), trio.Event()
+
+    async def run(task_status):
+        await serve_app(app, options, stop=stop, task_status=task_status)
+
+    with trio.fail_after(10):
+        async with trio.open_nursery() as nursery:
+            yield await nursery.start(run)
+            stop.set()
+
+
+def head(*headers):
+    """The beginning of an answer."""
+    return {"type": "http.response.start", "status": 200, "headers": [*headers]}
+
+
+async def is_served(address):
+    """Whether a fresh connection gets an answer."""
+    async with await trio.open_tcp_stream(address.host, address.port) as stream:
+        await stream.send_all(b"GET /well HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        return (await read_until(stream, b"\r\n\r\n")).startswith(b"HTTP/1.1 200")
+
+
+async def to_be_served(scope, receive, send):
+    """For all paths but /ill."""
+    if scope["type"] == "lifespan":
+        for event in ("startup", "shutdown"):
+            await receive()
+            await send({"type": f"lifespan.{event}.complete"})
+        return
+    await send(head((b"content-length", b"0")))
+    await send({"type": "http.response.body"})
+
+
+@pytest.mark.parametrize("leave", [reset, hang_up])
+async def test_an_answer_that_begins_as_its_client_leaves_is_nobody_elses_concern(leave, caplog):
+    """The cancel finds it between two notes of hypercorn's; the server goes on without a word."""
+    began, begun = trio.Event(), trio.Event()
+
+    async def app(scope, receive, send):
+        if scope.get("path") != "/ill":
+            await to_be_served(scope, receive, send)
+            return
+        try:
+            began.set()
+            await trio.sleep_forever()
+        finally:
+            begun.set()
+            await send(head())
+
+    async with listening(app) as address:
+        stream = await trio.open_tcp_stream(address.host, address.port)
+        # Behind a second request hypercorn does not read on, and does not see the end either.
+        await stream.send_all(2 * b"GET /ill HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        await began.wait()
+        await leave(stream)
+        await begun.wait()
+        assert await is_served(address)
+    assert [record for record in caplog.records if record.exc_info] == []
+
+
+class Altered:
+    """The server's side of a connection, with some methods replaced."""
+
+    def __init__(self, stream, **methods):
+        self._stream = stream
+        vars(self).update(methods)
+
+    def __getattr__(self, name):
+        return getattr(self._stream, name)
+
+
+@asynccontextmanager
+async def connected(**methods):
+    """A client, and our side of its connection to be run, with `methods` replaced."""
+    (listener,) = await trio.open_tcp_listeners(0, host="127.0.0.1")
+    async with listener, await trio.open_tcp_stream(*listener.socket.getsockname()) as client:
+        stream = Altered(await listener.accept(), **methods)
+        with trio.fail_after(5):
+            app = ASGIWrapper(to_be_served)
+            yield client, Connection(app, Config(), WorkerContext(None), {}, stream)
+
+
+async def test_a_connection_that_fails_ends_alone(caplog):
+    """Whatever is raised on it is logged, and goes no further; the client sees the end."""
+
+    async def receive_some(max_bytes):
+        raise RuntimeError("a defect")
+
+    async with connected(receive_some=receive_some) as (client, connection):
+        await connection.run()
+        assert await client.receive_some() == b""
+    assert "a connection failed" in caplog.text
+    assert "a defect" in caplog.text
+
+
+async def test_an_answer_into_a_connection_that_is_being_closed_is_no_failure(caplog):
+    """trio lets nobody send while the end is sent; the answer is dropped."""
+    tried = trio.Event()
+
+    async def send_all(data):
+        tried.set()
+        raise trio.BusyResourceError("another task is currently sending data")
+
+    async with (
+        connected(send_all=send_all) as (client, connection),
+        trio.open_nursery() as nursery,
+    ):
+        nursery.start_soon(connection.run)
+        await client.send_all(GET % b"")
+        await tried.wait()
+        await client.aclose()
+    assert caplog.text == ""

@@ -19,7 +19,7 @@ from flashrt.http.app import make_app
 from flashrt.http.options import HttpOptions
 from flashrt.http.server import Address, serve_app
 from flashrt.items import Failed, Finished, Output, WorkItem
-from flashrt.metrics import RequestRecord
+from flashrt.metrics.record import RequestRecord
 from flashrt.policy.turn import Turn
 
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}
@@ -70,25 +70,29 @@ class ScriptedService:
         self.card = Card()
         self.live = True
         self.takes = False
+        self.softly = False
         self.token_texts = Letters()
         self.refuse_with: Exception | None = None
         self.clients: list[str] = []
+        self.waiters: list[str] = []
         self.balance = 0
         """Items that were opened and not yet left."""
         self._script = script
         self._opened_send, self._opened = trio.open_memory_channel[WorkItem](1000)
         self._left_send, self._left = trio.open_memory_channel[WorkItem](1000)
 
-    async def open(self, request: AgentRequest, *, client: str) -> WorkItem:
+    async def open(self, request: AgentRequest, *, client: str, waiter: str) -> WorkItem:
         await trio.lowlevel.checkpoint()
         if self.refuse_with is not None:
             raise self.refuse_with
         self.clients.append(client)
+        self.waiters.append(waiter)
         ids = (1, 2, 3)
         record = RequestRecord(
             request_id=f"r{len(self.clients)}",
             created=1_700_000_000,
             enqueued_at=0.0,
+            started_at=0.0,
             prompt_ids=ids,
             cached_tokens=2,
         )
@@ -116,7 +120,20 @@ class ScriptedService:
     def health(self) -> dict[str, object]:
         return {"status": "ready"}
 
+    def activity(self) -> dict[str, object]:
+        return {"requests": []}
+
+    def metrics(self) -> bytes:
+        return b"# HELP a_total b\n# TYPE a_total counter\na_total 0.0\n"
+
+    def soft_drain(self, *, undo: bool) -> None:
+        if self.refuse_with is not None:
+            raise self.refuse_with
+        self.softly = not undo
+
     def ready(self) -> tuple[int, dict[str, object]]:
+        if self.softly:
+            return 404, {"status": "soft_draining"}
         return (200, {"status": "ready"}) if self.takes else (503, {"status": "draining"})
 
     async def opened(self) -> WorkItem:

@@ -202,3 +202,21 @@ def test_a_plan_changes_nothing():
     plans = [server.policy.plan(prompt, salt="a") for _ in range(2)]
     assert plans[0].entry is plans[1].entry is not None
     assert (store.report(), store.entries(), len(server.policy.sessions)) == before
+
+
+def test_what_an_idle_conversation_has_left_is_let_go():
+    """Its states and the live one; what is pinned stays, and so do the others'."""
+    server = Server(idle_ttl_s=100)
+    opening_ = opening(*range(1, 9)) + said(9)
+    server.serve(opening_, hint="idle", pin=True)
+    server.now = 50.0
+    other = said(20, 21, 22)
+    kept = server.serve(other, hint="other")
+    server.now = 120.0
+    again = server.serve((*other, *kept.ids, *said(23)), 2)
+    assert again.action == "append"
+    assert all(entry.pinned for entry in server.policy.store.of_session("s1"))
+    server.now = 1000.0
+    late = server.serve((*other, *kept.ids, *said(23)), 2)
+    assert late.action == "rebuild"
+    assert late.plan.cached_tokens == 0

@@ -280,6 +280,20 @@ def test_a_damaged_state_goes_even_if_it_is_pinned():
     assert store.entries() == ()
 
 
+def test_states_are_counted_by_kind_as_they_come_and_go():
+    """Evicted, dropped and held twice: the counts are always those of the entries."""
+    store, make = CapsuleStore(4 * (STATE_BYTES + 3 * ROW_BYTES)), Maker().make
+    kinds = tuple(Kind)
+    for number in range(12):
+        kept(store, make([number, 1, 1]), kind=kinds[number % len(kinds)])
+        kept(store, make([number, 1, 1]), kind=kinds[number % len(kinds)])
+        if number % 3 == 0:
+            store.drop(store.entries()[-1])
+        entries = [entry.kind.value for entry in store.entries()]
+        assert store.kinds() == {kind.value: entries.count(kind.value) for kind in Kind}
+    assert store.counts["evicted"] > 0
+
+
 @pytest.mark.parametrize("namespaces", [("a", "b"), ("1:a", "a"), ("", "0:")])
 def test_keys_tell_namespaces_apart(namespaces):
     """The same ids in two namespaces are two boundaries."""

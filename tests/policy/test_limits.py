@@ -2,11 +2,20 @@
 
 import attrs
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from flashrt.errors import PromptTooLong, QueueFull
-from flashrt.policy.limits import Limits
+from flashrt.policy.limits import RETRY_AFTER_MAX_S, Limits, retry_after_s
 
-LIMITS = Limits(max_seq=100, max_output_tokens=40, max_queue_depth=2, draft_tokens_max=8)
+LIMITS = Limits(
+    max_seq=100, max_output_tokens=40, max_queue_depth=4, queue_per_client=2, draft_tokens_max=8
+)
+
+
+def admit(prompt_tokens=1, *, limits=LIMITS, waiting=0, mine=0, retry=3):
+    """Ask."""
+    limits.admit(prompt_tokens, waiting=waiting, waiting_of_client=mine, retry_after_s=retry)
 
 
 @pytest.mark.parametrize(
@@ -15,18 +24,40 @@ LIMITS = Limits(max_seq=100, max_output_tokens=40, max_queue_depth=2, draft_toke
 def test_a_prompt_fits_if_one_token_of_answer_does(prompt_tokens, fits):
     """The border is window - 1, and the refusal says both numbers in words that clients know."""
     if fits:
-        LIMITS.admit(prompt_tokens, queue_depth=0)
+        admit(prompt_tokens)
     else:
         with pytest.raises(PromptTooLong, match=rf"100 tokens.* {prompt_tokens} tokens") as refusal:
-            LIMITS.admit(prompt_tokens, queue_depth=0)
+            admit(prompt_tokens)
         assert (refusal.value.status, refusal.value.code) == (413, "context_length_exceeded")
 
 
-def test_a_full_queue_refuses():
-    """The limit is how many may wait."""
-    LIMITS.admit(1, queue_depth=1)
-    with pytest.raises(QueueFull, match="2 requests are waiting"):
-        LIMITS.admit(1, queue_depth=2)
+@pytest.mark.parametrize(("prompt_tokens", "fits"), [(50, True), (51, False)])
+def test_a_prompt_limit_below_the_window_counts(prompt_tokens, fits):
+    """And it is the one that the refusal names."""
+    limits = attrs.evolve(LIMITS, max_prompt_tokens=50)
+    if fits:
+        admit(prompt_tokens, limits=limits)
+    else:
+        with pytest.raises(PromptTooLong, match=r"is 50 tokens.* 51 tokens.*--max-prompt-tokens"):
+            admit(prompt_tokens, limits=limits)
+
+
+@pytest.mark.parametrize(
+    ("waiting", "mine", "words"),
+    [
+        (3, 1, None),
+        (4, 0, "4 requests are waiting.*--max-queue-depth"),
+        (3, 2, "2 of your requests are waiting.*--queue-per-client"),
+    ],
+)
+def test_a_full_queue_refuses_and_says_when_to_come_back(waiting, mine, words):
+    """The whole queue first, then the places of one client."""
+    if words is None:
+        admit(waiting=waiting, mine=mine)
+    else:
+        with pytest.raises(QueueFull, match=words) as refusal:
+            admit(waiting=waiting, mine=mine, retry=7)
+        assert (refusal.value.status, refusal.value.retry_after_s) == (429, 7)
 
 
 @pytest.mark.parametrize(
@@ -45,3 +76,18 @@ def test_the_answer_is_clipped_not_refused(prompt_tokens, wish, room):
 def test_a_wish_for_drafts_is_clipped_not_refused(most, wish, used):
     """None leaves the depth to the engine; a server without drafts drafts nothing."""
     assert attrs.evolve(LIMITS, draft_tokens_max=most).draft_tokens(wish) == used
+
+
+@given(st.lists(st.floats(0, 1e4)), st.floats(0, 1e4))
+def test_the_time_to_come_back_is_a_whole_second_within_a_minute(served_s, running_s):
+    """Whatever was measured."""
+    assert 1 <= retry_after_s(served_s, running_s) <= RETRY_AFTER_MAX_S
+
+
+@pytest.mark.parametrize(
+    ("served_s", "running_s", "seconds"),
+    [((), 0, 1), ((9, 5, 20), 0, 9), ((9, 5, 20), 4.5, 5), ((9, 5, 20), 30, 1), ((500,), 1, 60)],
+)
+def test_it_is_what_a_request_takes_less_what_the_running_one_has_had(served_s, running_s, seconds):
+    """The median, so that one long answer does not count."""
+    assert retry_after_s(served_s, running_s) == seconds

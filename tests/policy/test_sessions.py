@@ -16,6 +16,23 @@ def test_the_registry_is_bounded_and_the_oldest_goes_first():
     assert registry.get(second.name) is None
 
 
+def test_who_is_idle_for_too_long_is_forgotten():
+    """Use begins the time anew; at the limit itself a session still lives."""
+    now = [0.0]
+    registry = SessionRegistry(idle_ttl_s=10, clock=lambda: now[0])
+    idle, used = registry.open("a"), registry.open("a")
+    now[0] = 6.0
+    registry.use(used)
+    now[0] = 10.0
+    assert registry.expire() == []
+    now[0] = 10.5
+    assert registry.expire() == [idle]
+    assert registry.get(idle.name) is None
+    assert registry.get(used.name) is used
+    now[0] = 1e9
+    assert SessionRegistry(clock=lambda: now[0]).expire() == []
+
+
 def test_a_hint_finds_only_sessions_of_its_namespace():
     """Two namespaces may use one name (G10)."""
     registry = SessionRegistry()

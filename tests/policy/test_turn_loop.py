@@ -10,7 +10,7 @@ from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.prefix import Action
-from flashrt.policy.steps import Advance, Performer, Prefill, Restore, Save, Weigh
+from flashrt.policy.steps import Advance, Decode, Performer, Prefill, Restore, Save, Weigh
 from flashrt.policy.turn import Answered, Ended, Planned, Prefilled, Progressed, Saved, Turn
 from flashrt.policy.turn_loop import TurnLoop
 from tests.answers import IdAnswer
@@ -179,6 +179,24 @@ def test_a_full_window_ends_by_length():
     events = bench.serve([9] * 5, IdAnswer(1000))
     assert events[-1].ending.sampled_tokens == 7
     assert bench.loop.is_hot
+
+
+@pytest.mark.parametrize(("limit_ms", "tokens"), [(0, 20), (1, 1), (5000, 5), (20_000, 20)])
+def test_an_answer_that_takes_too_long_ends_by_length_and_stays_hot(limit_ms, tokens):
+    """At the first boundary behind its time, and the conversation goes on from there."""
+    server = Server()
+
+    def second_by_second(step):
+        server.now += isinstance(step, Decode | Advance)
+        return server.performer.perform(step)
+
+    prompt = said(1, 2, 3)
+    served = server.serve(prompt, 20, perform=second_by_second, max_decode_ms=limit_ms)
+    assert len(served.ids) == tokens
+    assert served.of(Ended)[0].event is LifeEvent.FINISH
+    assert server.loop.is_hot
+    again = server.serve((*prompt, *served.ids, *said(4)), 2)
+    assert again.action == "append"
 
 
 @pytest.mark.parametrize("boundary", range(6))

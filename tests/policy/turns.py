@@ -10,6 +10,7 @@ from flashrt.engine.protocol import SamplingParams
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.prefix import PrefixPlan
+from flashrt.policy.sessions import SessionRegistry
 from flashrt.policy.steps import Performer, Step, StepResult
 from flashrt.policy.turn import Planned, Turn, TurnEvent
 from flashrt.policy.turn_loop import TurnLoop
@@ -51,12 +52,18 @@ class Served:
 class Server:
     """A turn loop on a fake engine; conversations end a turn with END_A END_B."""
 
-    def __init__(self, budget: int = ROOM, chunk: int = 64, **engine: int) -> None:
+    def __init__(
+        self, budget: int = ROOM, chunk: int = 64, idle_ttl_s: float = 0.0, **engine: int
+    ) -> None:
         self.engine = FakeEngine(**{"vocab_size": 64, "max_seq": 4096, **engine})
+        self.now = 0.0
         self.policy = AutoPrefixPolicy(
-            max_seq=self.engine.info.max_seq, capsule_budget_bytes=budget
+            max_seq=self.engine.info.max_seq,
+            capsule_budget_bytes=budget,
+            sessions=SessionRegistry(idle_ttl_s=idle_ttl_s, clock=self._clock),
         )
-        self.loop = TurnLoop(self.policy, CutRule(chunk, (OPEN,), (END_A, END_B)))
+        rule = CutRule(chunk, (OPEN,), (END_A, END_B))
+        self.loop = TurnLoop(self.policy, rule, clock=self._clock)
         self.performer = Performer(self.engine)
 
     def serve(
@@ -69,6 +76,7 @@ class Server:
         pin: int | bool | None = None,
         cancel: Flag | None = None,
         perform: Callable[[Step], StepResult] | None = None,
+        max_decode_ms: float = 0.0,
     ) -> Served:
         answer = IdAnswer(length)
         turn = Turn(
@@ -79,6 +87,7 @@ class Server:
             namespace=namespace,
             session_hint=hint,
             pin_prefix=pin,
+            max_decode_ms=max_decode_ms,
         )
         events = [
             event
@@ -86,6 +95,9 @@ class Server:
             for event in batch
         ]
         return Served(tuple(events), tuple(answer.ids))
+
+    def _clock(self) -> float:
+        return self.now
 
 
 def said(*ids: int) -> tuple[int, ...]:

@@ -166,13 +166,11 @@ def test_content_is_null_only_beside_calls():
     assert calling["content"] is None
 
 
-def test_a_pulse_adds_nothing():
+def test_a_pulse_adds_nothing_and_says_how_far_things_are():
     """Pulses between pieces leave the joined message as it is."""
-    writer = ChatStream(HEAD, call())
-
-    assert events(writer.pulse())[0]["choices"] == [
-        {"index": 0, "delta": {}, "finish_reason": None}
-    ]
+    (chunk,) = events(ChatStream(HEAD, call()).pulse({"total_tokens": 9}))
+    assert chunk["choices"] == [{"index": 0, "delta": {}, "finish_reason": None}]
+    assert chunk["flashrt"] == {"progress": {"total_tokens": 9}}
 
 
 def test_a_body_leaves_out_a_call_that_never_ended():

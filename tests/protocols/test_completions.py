@@ -118,7 +118,7 @@ def test_joined_chunks_equal_the_body(outputs, reason, include_usage, ids):
     asked = call(include_usage=include_usage, ids=ids)
     stream, fold = CompletionStream(HEAD, asked), CompletionBody(HEAD, asked)
 
-    written = stream.opening() + stream.pulse()
+    written = stream.opening() + stream.pulse({})
     for output in outputs:
         deltas = [TextDelta(text) for text in output]
         written += stream.pieces(deltas, range(len(output)))
@@ -141,7 +141,7 @@ def test_an_echo_is_the_prompt_in_front_of_the_answer():
     head = attrs.evolve(HEAD, prompt_text="once ")
     assert read(echo=True).echo
     stream, fold = CompletionStream(head, call(ids=True)), CompletionBody(head, call(ids=True))
-    written = stream.opening() + stream.pulse() + stream.pieces([TextDelta("upon")], [7])
+    written = stream.opening() + stream.pulse({}) + stream.pieces([TextDelta("upon")], [7])
     fold.add([TextDelta("upon")], [7])
     *chunks, _ = events(written + stream.ending(FinishReason.STOP, FakeRecord()))
     body = json.loads(fold.ending(FinishReason.STOP, FakeRecord()))

@@ -1,11 +1,13 @@
 """Session hints as real clients send them."""
 
 import json
+import re
 
 import pytest
 
 from flashrt.protocols.chat import read_chat
-from flashrt.protocols.hints import SESSION_MAX, session_in_headers
+from flashrt.protocols.hints import SESSION_HEADERS, SESSION_MAX, session_in_headers
+from tests.source import ROOT
 
 USER_ID = json.dumps({"device_id": "d", "account_uuid": "", "session_id": "s-1"})
 
@@ -60,3 +62,9 @@ def test_a_header_wins_over_fields_and_moves_nothing_else():
     assert hinted.request.hints.session == "s"
     assert hinted.request.hints.prompt_cache_key == "k"
     assert call.hinted({}) is call
+
+
+def test_the_documented_router_reads_the_same_headers_in_the_same_order():
+    """docs/haproxy.cfg: a conversation is placed by the name under which its worker knows it."""
+    text = (ROOT / "docs" / "haproxy.cfg").read_text()
+    assert tuple(re.findall(r"set-var\(txn\.key\) req\.hdr\(([\w-]+)\)", text)) == SESSION_HEADERS

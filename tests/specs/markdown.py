@@ -13,7 +13,7 @@ from flashrt.fsm.table import Machine, Table
 
 FOLDER = Path(__file__).parents[2] / "specs"
 MARK = re.compile(r"^<!-- (?P<kind>[a-z]+): (?P<module>[\w.]+):(?P<name>\w+) -->$")
-KINDS = ("table", "decision", "moves")
+KINDS = ("table", "decision", "moves", "stamps", "fields", "seam")
 TERMINAL = "Terminal: "
 
 

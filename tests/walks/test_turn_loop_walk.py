@@ -16,6 +16,7 @@ from hypothesis.stateful import (
 from flashrt.chat.prompt import Prompt
 from flashrt.engine.fake import FakeEngine
 from flashrt.engine.protocol import SamplingParams
+from flashrt.errors import OutOfMemory
 from flashrt.fsm.boundary import Boundary
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
@@ -137,7 +138,7 @@ class TurnLoopWalk(RuleBasedStateMachine):
     trouble = st.one_of(
         st.none(),
         st.none(),
-        st.tuples(st.sampled_from(["cancel", "fault"]), st.integers(0, 12)),
+        st.tuples(st.sampled_from(["cancel", "fault", "no memory"]), st.integers(0, 12)),
         st.tuples(st.just("cache fault"), st.integers(0, 2)),
     )
 
@@ -196,6 +197,8 @@ class TurnLoopWalk(RuleBasedStateMachine):
                     raise EngineBroke
             elif trouble == ("fault", steps):
                 raise EngineBroke
+            elif trouble == ("no memory", steps):
+                raise OutOfMemory("a planned want of memory")
             result = self.performer.perform(step)
             if trouble == ("cancel", steps):
                 request.cancel.cancelled = True

@@ -124,7 +124,7 @@ async def test_health_answers_while_the_engine_works():
         # The first bytes come when the request is admitted, before the engine has picked it up.
         while await running_state(server) != "DECODE":
             pass
-        for _ in range(50):
+        for _ in range(15):
             assert await running_state(server) == "DECODE"
         nursery.cancel_scope.cancel()
 

@@ -43,11 +43,11 @@ def process(*flags):
         child.communicate()
 
 
-def ask(url):
+def ask(url, **wish):
     """Open a streamed answer."""
     request = urllib.request.Request(
         f"{url}/v1/chat/completions",
-        json.dumps(BODY).encode(),
+        json.dumps({**BODY, **wish}).encode(),
         {"Content-Type": "application/json"},
     )
     return urllib.request.urlopen(request, timeout=60)
@@ -63,6 +63,21 @@ def test_sigterm_lets_a_running_answer_finish_and_exits_0():
         assert first.startswith(b"data: ")
         assert '"finish_reason":"length"' in rest
         assert rest.rstrip().endswith("data: [DONE]")
+        assert child.wait(timeout=60) == 0
+
+
+def test_sigterm_cuts_off_what_is_not_over_in_the_grace_time_and_exits_0():
+    """The stream ends with one error event that says why; nothing looks like a normal stop."""
+    with process("--port", "0", "--graceful-timeout-s", "0") as (child, url):
+        with ask(url, max_tokens=900) as answer:
+            first = answer.readline()
+            child.send_signal(signal.SIGTERM)
+            rest = answer.read().decode()
+        said = [json.loads(line[6:]) for line in rest.splitlines() if line.startswith("data: {")]
+        assert first.startswith(b"data: ")
+        assert said[-1]["error"]["code"] == "server_stopping"
+        assert all("error" not in event for event in said[:-1])
+        assert "[DONE]" not in rest
         assert child.wait(timeout=60) == 0
 
 
