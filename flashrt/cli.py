@@ -3,6 +3,7 @@
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from types import ModuleType
 from typing import Any, NoReturn
 
 import flashrt
@@ -50,6 +51,14 @@ COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
 }
 
 
+CLIENTS: Mapping[str, tuple[str, ModuleType]] = {
+    "chat": ("talk to a running server in this terminal", options),
+    "drain": ("take a running server out softly, or back in", drain),
+    "top": ("watch what a running server is doing", top),
+}
+"""What asks a server: a line of help, and the module that has the description and the flags."""
+
+
 def parser() -> argparse.ArgumentParser:
     """Everything that can be typed. A flag of `serve` that is not given leaves no attribute."""
     whole = Parser(
@@ -69,27 +78,11 @@ def parser() -> argparse.ArgumentParser:
     )
     for field in settings.fields():
         _add(serve, field)
-    talk = commands.add_parser(
-        "chat",
-        help="talk to a running server in this terminal",
-        description=options.DESCRIPTION,
-        allow_abbrev=False,
-    )
-    options.add_arguments(talk)
-    leave = commands.add_parser(
-        "drain",
-        help="take a running server out softly, or back in",
-        description=drain.DESCRIPTION,
-        allow_abbrev=False,
-    )
-    drain.add_arguments(leave)
-    watch = commands.add_parser(
-        "top",
-        help="watch what a running server is doing",
-        description=top.DESCRIPTION,
-        allow_abbrev=False,
-    )
-    top.add_arguments(watch)
+    for name, (text, part) in CLIENTS.items():
+        command = commands.add_parser(
+            name, help=text, description=part.DESCRIPTION, allow_abbrev=False
+        )
+        part.add_arguments(command)
     return whole
 
 

@@ -71,7 +71,7 @@ class Activity:
         self.held = Held()
         self.decode = Rate()
         self.prefill = Rate()
-        self._processed_tokens = 0
+        self._step_ended_tokens = 0
         self._step_ended_at = 0.0
 
     def note(
@@ -82,7 +82,7 @@ class Activity:
         for event in events:
             match event:
                 case Planned(plan):
-                    self._processed_tokens, self._step_ended_at = plan.cached_tokens, at
+                    self._step_ended_tokens, self._step_ended_at = plan.cached_tokens, at
                 case Progressed(position):
                     self._fed(position, at)
                 case Prefilled():
@@ -103,15 +103,15 @@ class Activity:
             "prefill": {
                 "total_tokens": record.prompt_tokens,
                 "cached_tokens": record.cached_tokens,
-                "processed_tokens": 0 if record.prefix_action is None else self._processed_tokens,
+                "processed_tokens": record.processed_tokens,
                 "ms": record.prefill_ms or _ms(record.started_at or now, now),
             },
         }
 
     def _fed(self, position: int, at: float) -> None:
-        if position > self._processed_tokens:
-            self.prefill.add(at, position - self._processed_tokens, at - self._step_ended_at)
-        self._processed_tokens, self._step_ended_at = position, at
+        if position > self._step_ended_tokens:
+            self.prefill.add(at, position - self._step_ended_tokens, at - self._step_ended_at)
+        self._step_ended_tokens, self._step_ended_at = position, at
 
 
 def waiting(record: RequestRecord, state: Life, *, now: float) -> dict[str, object]:

@@ -174,10 +174,7 @@ def _counter(name: str, text: str, count: int) -> Metric:
 
 
 def _counters(name: str, text: str, label: str, counts: Mapping[str, int]) -> Metric:
-    family = CounterMetricFamily(PREFIX + name, text, labels=[label])
-    for value, count in counts.items():
-        family.add_metric([value], count)
-    return family
+    return _labelled(CounterMetricFamily(PREFIX + name, text, labels=[label]), counts)
 
 
 def _gauge(name: str, text: str, number: int) -> Metric:
@@ -185,7 +182,12 @@ def _gauge(name: str, text: str, number: int) -> Metric:
 
 
 def _gauges(name: str, text: str, label: str, numbers: Mapping[str, int]) -> Metric:
-    family = GaugeMetricFamily(PREFIX + name, text, labels=[label])
+    return _labelled(GaugeMetricFamily(PREFIX + name, text, labels=[label]), numbers)
+
+
+def _labelled(
+    family: CounterMetricFamily | GaugeMetricFamily, numbers: Mapping[str, int]
+) -> Metric:
     for value, number in numbers.items():
         family.add_metric([value], number)
     return family

@@ -30,8 +30,8 @@ FAULTS = (
     Fault(
         "a step that counts the time of the one before",
         "flashrt/metrics/activity.py",
-        "        self._processed_tokens, self._step_ended_at = position, at\n",
-        "        self._processed_tokens = position\n",
+        "        self._step_ended_tokens, self._step_ended_at = position, at\n",
+        "        self._step_ended_tokens = position\n",
         ("tests/metrics/test_activity.py",),
         "a long prompt would look slower with every cut",
     ),

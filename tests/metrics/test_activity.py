@@ -48,13 +48,12 @@ def test_each_step_counts_what_it_added_over_its_own_time():
 
 
 def test_a_prefill_says_how_far_it_is_and_stops_its_clock_at_its_end():
-    """Before the plan is made nothing counts as processed, whatever the last request left."""
+    """Its record says it; nothing counts before the plan is made."""
     activity = Activity()
     of = record(prompt_ids=tuple(range(100)), started_at=1.5)
-    activity.note(of, [Progressed(64)], 2.0, Held())
 
     fresh = activity.running(of, Life.PREFILL, leaving=False, now=2.5)
-    of.prefix_action, of.cached_tokens = "append", 10
+    of.prefix_action, of.cached_tokens, of.processed_tokens = "append", 10, 64
     under_way = activity.running(of, Life.PREFILL, leaving=True, now=2.5)
     of.prefilled_at = 3.0
     done = activity.running(of, Life.DECODE, leaving=False, now=9.0)

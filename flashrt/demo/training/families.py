@@ -16,7 +16,7 @@ from typing import Any
 import attrs
 
 from flashrt.demo.training.dialogue import Json, Task, function
-from flashrt.demo.training.phrases import failure
+from flashrt.demo.training.phrases import FAILED_SHARE, failure
 from flashrt.demo.training.words import Words
 
 FOLDER = Path(__file__).parent / "families"
@@ -25,8 +25,6 @@ FREQUENT = 0.75
 
 ANYTHING = 0.4
 """How often a value that a family lists gives way to any words: values are copied, not known."""
-
-FAIL = 0.08
 
 Draw = Callable[[Words], Any]
 
@@ -203,7 +201,7 @@ class FamilyTasks:
             Template(r.choice(texts)).substitute(words | outs)
             for texts in (family.results, fitting)
         )
-        if r.random() < FAIL:
+        if r.random() < FAILED_SHARE:
             result, answer = failure(r)
         asked = Template(ask).substitute(words)
         return Task(asked, tool, arguments, result, answer, family.kind, ask[0].islower())

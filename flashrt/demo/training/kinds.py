@@ -6,10 +6,17 @@ For each: how clients shape the tool, how people ask, what it says, and what to 
 import json
 
 from flashrt.demo.training.dialogue import Json, Task, function
-from flashrt.demo.training.phrases import ASKS, MORE, QUESTIONS, SHAPES, failure, known
+from flashrt.demo.training.phrases import (
+    ASKS,
+    FAILED_SHARE,
+    MORE,
+    QUESTIONS,
+    SHAPES,
+    failure,
+    known,
+)
 from flashrt.demo.training.words import Words
 
-FAIL = 0.08
 EMPTY: Json = {"names": [], "says": [], "params": {}}
 
 
@@ -68,7 +75,7 @@ class Kinds:
         values, result, answer = getattr(self, f"_{kind}")()
         tool, roles = self.tool(kind)
         form = self.r.choice(self._wordings(kind))
-        if self.r.random() < FAIL:
+        if self.r.random() < FAILED_SHARE:
             result, answer = failure(self.r)
         given = self._arguments(roles, values)
         order = form[0].islower()

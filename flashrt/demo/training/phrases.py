@@ -125,6 +125,10 @@ def known() -> dict[str, Any]:
     return tomllib.loads((Path(__file__).parent / "known.toml").read_text(encoding="utf-8"))
 
 
+FAILED_SHARE = 0.08
+"""How many calls of tools fail."""
+
+
 def failure(r: random.Random) -> tuple[str, str]:
     """What a tool says that failed, and the answer to that."""
     why = r.choice(ERRORS)
