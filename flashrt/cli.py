@@ -1,6 +1,7 @@
 """The command line: which command, with which flags, and one line for what cannot be served."""
 
 import argparse
+import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from types import ModuleType
@@ -12,6 +13,7 @@ from flashrt.client import chat, drain, options, top
 from flashrt.errors import CannotServe
 
 CANNOT_SERVE_STATUS = 2
+NOBODY_READS_STATUS = 1
 
 
 class Parser(argparse.ArgumentParser):
@@ -22,13 +24,19 @@ class Parser(argparse.ArgumentParser):
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; the exit status is 0, or 2 for what cannot be served, or the command's own."""
+    """Run a command; its exit status, or 2 for what cannot be served, or 1 if nobody reads."""
     try:
         asked = vars(parser().parse_args(argv))
-        return COMMANDS[asked.pop("command")](asked)
+        status = COMMANDS[asked.pop("command")](asked)
+        sys.stdout.flush()
+        return status
     except CannotServe as refusal:
         print(f"flashrt: {refusal}", file=sys.stderr)
         return CANNOT_SERVE_STATUS
+    except BrokenPipeError:
+        # Whoever read has left. Python would complain once more when it closes stdout.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return NOBODY_READS_STATUS
 
 
 def _serve(asked: Mapping[str, Any]) -> int:

@@ -1,5 +1,6 @@
 """The command line."""
 
+import os
 import subprocess
 import sys
 
@@ -78,3 +79,17 @@ def test_the_module_is_the_command():
     assert ran.returncode == 2
     assert ran.stderr.endswith("flashrt: --port is 'x'; it must be a whole number\n")
     assert " torch\n" not in ran.stderr
+
+
+def test_a_reader_that_has_left_ends_a_command_without_a_word():
+    """As with `| head`: status 1 and no traceback, for a long text and for one in a buffer."""
+    for length in (1, 1_000_000):
+        command = f"cli.COMMANDS = {{'top': lambda asked: print('x' * {length}) or 0}}"
+        code = f"from flashrt import cli; {command}; raise SystemExit(cli.main(['top']))"
+        reader, writer = os.pipe()
+        os.close(reader)
+        child = subprocess.run(
+            [sys.executable, "-c", code], stdout=writer, stderr=subprocess.PIPE, check=False
+        )
+        os.close(writer)
+        assert (child.returncode, child.stderr) == (1, b"")

@@ -1,8 +1,6 @@
 """`flashrt chat`: one turn, or a loop of them."""
 
-import os
 import re
-import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 
@@ -38,10 +36,6 @@ def run(options: Options) -> int:
     except KeyboardInterrupt:
         screen.line(Kind.NOTE, CANCELLED)
         return INTERRUPTED
-    except BrokenPipeError:
-        # Whoever read the answer has left. Python would complain once more when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return FAILED
     screen.end_line()
     return 0
 
