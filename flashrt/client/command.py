@@ -4,8 +4,10 @@ import os
 import selectors
 import signal
 import subprocess
+import threading
 import time
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 
 SECONDS_MAX = 60.0
 READ_BYTES = 1 << 16
@@ -18,7 +20,23 @@ def run_command(command: str, *, bytes_max: int, seconds_max: float = SECONDS_MA
     input, so it cannot take what is typed for the chat.
     """
     deadline = time.monotonic() + seconds_max
-    child = subprocess.Popen(
+    child = None
+    try:
+        with _ctrl_c_later():
+            child = _start(command)
+        printed = _printed(child, bytes_max, deadline)
+        ending = f"exit status {child.wait(_left_s(deadline))}"
+    except subprocess.TimeoutExpired:
+        ending = f"ended after {seconds_max:g} s"
+    finally:
+        if child is not None:
+            with child:
+                _end_group(child)
+    return f"{ending}\n{printed.decode(errors='replace')}"
+
+
+def _start(command: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen(
         command,
         shell=True,
         stdin=subprocess.DEVNULL,
@@ -26,15 +44,25 @@ def run_command(command: str, *, bytes_max: int, seconds_max: float = SECONDS_MA
         stderr=subprocess.STDOUT,
         start_new_session=True,
     )
-    with child:
-        try:
-            printed = _printed(child, bytes_max, deadline)
-            ending = f"exit status {child.wait(_left_s(deadline))}"
-        except subprocess.TimeoutExpired:
-            ending = f"ended after {seconds_max:g} s"
-        finally:
-            _end_group(child)
-    return f"{ending}\n{printed.decode(errors='replace')}"
+
+
+@contextmanager
+def _ctrl_c_later() -> Iterator[None]:
+    """Ctrl-C in the block is taken at its end: a process must not start without a name to end it.
+
+    Only the main thread is interrupted at all.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    came: list[int] = []
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    for number in came:
+        signal.raise_signal(number)
 
 
 def _printed(child: subprocess.Popen[bytes], bytes_max: int, deadline: float) -> bytes:

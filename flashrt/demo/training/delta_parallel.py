@@ -27,7 +27,7 @@ class UnitLowerInverse(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx: Any, A: Tensor) -> Tensor:
-        """Rows of small blocks in order, then blocks in pairs."""
+        """Small blocks by powers, then blocks in pairs."""
         T = _inverse(A)
         ctx.save_for_backward(T)
         return T
@@ -49,9 +49,12 @@ def _inverse(A: Tensor) -> Tensor:
         out[..., :half, :half], out[..., half:, half:] = first, second
         out[..., half:, :half] = -(second @ low @ first)
         return out
-    out = torch.eye(size, device=A.device, dtype=A.dtype).expand(A.shape).clone()
-    for r in range(1, size):
-        out[..., r, :r] = -(A[..., r, None, :r] @ out[..., :r, :r])[..., 0, :]
+    # A^16 = 0, so (I + A)^-1 = (I - A)(I + A^2)(I + A^4)(I + A^8).
+    eye = torch.eye(size, device=A.device, dtype=A.dtype)
+    out, power = eye - A, A
+    for _ in range(BLOCK.bit_length() - 2):
+        power = power @ power
+        out = out + out @ power
     return out
 
 

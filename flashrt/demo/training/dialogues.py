@@ -7,6 +7,7 @@ from flashrt.demo.training.corpus import corpus
 from flashrt.demo.training.dialogue import Dialogue, Json, Task, name_of
 from flashrt.demo.training.drills import Drills
 from flashrt.demo.training.families import FamilyTasks, families
+from flashrt.demo.training.joints import IN_ORDER, RUN_IN_ORDER, RUN_TOGETHER, TOGETHER, joined
 from flashrt.demo.training.kinds import Kinds
 from flashrt.demo.training.made_up import MadeUp
 from flashrt.demo.training.phrases import SHAPES
@@ -21,22 +22,11 @@ AGENT = ["shell", "read", "write", "edit", "list", "grep", "find", "web", "fetch
 FAMILY, MADE_UP = 0.5, 0.65
 """Tasks up to these shares are of a hand-written family, and of a tool that nobody has."""
 
-IN_ORDER = [
-    " then ",
-    ", then ",
-    " and then ",
-    " and after that ",
-    ". Then ",
-    ". After that, ",
-    "; next, ",
-    "\nThen ",
-]
 BEFORE = ["Tell me: ", "A question: ", "Hello. ", "One thing: ", "By the way: ", "So: ", "Next. "]
 CHOOSE = [
     "Which tool is for which request?", "Name the right tool for each request.",
     "Match tools and requests.", "For every request, the tool that does it:",
 ]  # fmt: skip
-TOGETHER = [" and ", " and also ", ", and ", "; ", "\n- ", ". Also ", " as well as: "]
 ROLES = [
     "You are a helpful assistant.",
     "You are a coding agent.",
@@ -59,6 +49,10 @@ TELL = [
     ". In the end, say what came out",
     ", and report both results",
 ]
+AT_LAST = [
+    " Tell me the results.", " Report both.", " Then tell me what you got.", "\nTell me what came out.",
+    " Finally, tell me what was printed.", "\n\nTell me what you found.", " Say what came back.",
+]  # fmt: skip
 
 
 class Maker:
@@ -119,24 +113,33 @@ class Maker:
 
     def _parts(self) -> None:
         """Several calls for one request: one after another, or at once."""
-        draw = self._file_task if self.r.random() < 0.4 else self._order
+        draw = self.r.choice(
+            [self._file_task, self._file_task, self._order, self._draw, self._draw]
+        )
         tasks = self._several(self.r.choice([2, 2, 2, 3]), draw)
         self._offer(tasks)
         ordered = self.r.random() < 0.6
-        asks = [self._quiet(task.ask) for task in tasks]
-        joint = self.r.choice(IN_ORDER if ordered else TOGETHER)
-        if ordered and len(asks) > 2 and self.r.random() < 0.5:
-            text = ", ".join(asks[:-1]) + joint + asks[-1]
-        elif self.r.random() < 0.2 and len(tasks) > 1:
-            ordered, text = True, ", ".join(asks)
+        if draw == self._draw or self.r.random() < 0.3:
+            text = joined(self.r, [t.ask for t in tasks], IN_ORDER if ordered else TOGETHER)
+            self._user(text + self.r.choice(["", "", "", *AT_LAST]))
         else:
-            text = joint.join(asks)
-        if joint == "\n- " and joint in text:
-            text = self.r.choice(["do these:", "two things:", "I need this:"]) + "\n- " + text
-        self._user(self._opened(text) + self.r.choice(TELL))
+            ordered, text = self._run_together([self._quiet(task.ask) for task in tasks], ordered)
+            self._user(self._opened(text) + self.r.choice(TELL))
         for group in [[t] for t in tasks] if ordered else [tasks]:
             self._call(group)
         self._say(" ".join(t.answer for t in tasks), "I have all results.")
+
+    def _run_together(self, asks: list[str], ordered: bool) -> tuple[bool, str]:
+        """Orders in one sentence; whether one goes behind another."""
+        joint = self.r.choice(RUN_IN_ORDER if ordered else RUN_TOGETHER)
+        if ordered and len(asks) > 2 and self.r.random() < 0.5:
+            return ordered, ", ".join(asks[:-1]) + joint + asks[-1]
+        if self.r.random() < 0.2 and len(asks) > 1:
+            return True, ", ".join(asks)
+        text = joint.join(asks)
+        if joint == "\n- " and joint in text:
+            text = self.r.choice(["do these:", "two things:", "I need this:"]) + "\n- " + text
+        return ordered, text
 
     def _order(self) -> Task:
         """One that is said as an order: such wordings can be joined."""

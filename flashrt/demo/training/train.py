@@ -4,9 +4,13 @@ With `--resume` it goes on from DIR/state.pt or, where only that was kept, from 
 weights in bfloat16 without the optimizer, and the rates warm up once more. The learning rate
 follows the clock (the training time of all runs together), or the steps where `--total-steps` is
 given: such a run is exactly repeatable, however it is cut into pieces.
+
+On N GPUs of one machine: `torchrun --nproc-per-node N -m flashrt.demo.training.train ...`. The
+steps are the same, each made by all of them together.
 """
 
 import argparse
+import math
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,12 +23,14 @@ from torch import Tensor
 from torch.nn import functional
 
 from flashrt.demo import DEMO_PATH
+from flashrt.demo.make import model_config
+from flashrt.demo.training.graphs import Body
 from flashrt.demo.training.net import Net
 from flashrt.demo.training.optim import MuonAdam
 from flashrt.demo.training.pack import pack
+from flashrt.demo.training.ranks import Ranks
 from flashrt.demo.training.rendering import load_tokenizer
 from flashrt.demo.training.rows import OWN, Job, Loader
-from flashrt.demo.training.shapes import shape_config
 from flashrt.engine.config import parse_config
 
 WARM_STEPS = 60
@@ -34,9 +40,9 @@ DECAY_FROM = 0.45
 LENGTHS: list[tuple[float, list[int]]] = [
     (0.10, [1024]),
     (0.45, [1024, 2048, 1024, 4096, 1024]),
-    (1.01, [1024, 4096, 2048, 16384, 1024, 8192, 2048, 16384]),
+    (math.inf, [1024, 4096, 2048, 16384, 1024, 8192, 2048, 16384]),
 ]
-"""Until this fraction of the whole, rows of these lengths, step by step in turn."""
+"""Until this fraction of the whole, rows of these lengths, in turn. Plans look ahead of it."""
 
 MTP_WEIGHT = 0.3
 DEPTHS = (1, 1, 1, 3)
@@ -54,25 +60,27 @@ class Progress:
     seconds: float = 0.0
     """Of training, in all runs before this one."""
     tokens: int = 0
-    micro: int = 32768
-    """Tokens that go through the network together."""
     empty_at: int = 0
     """The step at which the optimizer began without a past."""
 
 
 class Trainer:
-    """One run on one device."""
+    """One run on one device, or one of several on a device each."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.o = options
         self.tokenizer = DEMO_PATH / "tokenizer.json"
         self.loader = Loader(self.tokenizer, options.workers)  # forks, so before any GPU
+        self.ranks = Ranks.join()
         self.device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
         ids = load_tokenizer(self.tokenizer).get_vocab()
-        self.config = shape_config(options.size, len(ids), ids["<|endoftext|>"])
+        self.config = model_config(len(ids), ids["<|endoftext|>"], options.size)
         self.net = Net(parse_config(self.config), options.seed).to(self.device)
+        for p in self.net.parameters():  # one place for good: recorded graphs add to it
+            p.grad = torch.zeros_like(p)
+        self.body = Body(self.net)
         self.optimizer = MuonAdam(self.net)
-        self.at = Progress(micro=options.micro_tokens)
+        self.at = Progress()
         self.started = time.monotonic()
         self.file = options.out / "state.pt"
         self.light = options.out / "light.pt"
@@ -100,9 +108,11 @@ class Trainer:
         ahead = 2 if self.o.workers == 0 else 6
         for ids, weights in self.loader.batches(self._plans(), ahead):
             now = time.monotonic()
-            if self.fraction >= 1 or now - begun > 60 * self.o.minutes or self._paused():
+            over = self.fraction >= 1 or now - begun > 60 * self.o.minutes or self._paused()
+            fraction, stop = self.ranks.agreed(self.fraction, over)
+            if stop:
                 break
-            window.append(self._step(ids, weights))
+            window.append(self._step(ids, weights, self._rate(fraction)))
             if now - told > self.o.tell or self.at.step == 1:
                 self._tell(window, ids.shape)
                 window, told = [], now
@@ -113,6 +123,12 @@ class Trainer:
             self._tell(window, ids.shape)
         self._save()
         self.loader.close()
+        self._pack()
+        self.ranks.leave()
+
+    def _pack(self) -> None:
+        if self.ranks.rank:
+            return
         size = pack(self.net.state_dict(), self.config, self.tokenizer, self.o.out / "checkpoint")
         print(f"packed {size} bytes; fraction {self.fraction:.3f}", flush=True)
 
@@ -126,50 +142,41 @@ class Trainer:
             fraction = step / self.o.total_steps if self.o.total_steps else self.fraction
             lengths = next(lengths for until, lengths in LENGTHS if fraction < until)
             length = min(self.o.longest, lengths[step % len(lengths)])
-            rows = max(1, self.o.batch_tokens // length)
-            yield [(self.o.seed, step * rows + i, length) for i in range(rows)]
+            rows = max(self.ranks.count, self.o.batch_tokens // length)
+            mine = range(self.ranks.rank, rows, self.ranks.count)
+            yield [(self.o.seed, step * rows + i, length) for i in mine]
             step += 1
 
-    def _rate(self) -> float:
+    def _rate(self, fraction: float) -> float:
         warm = min(1.0, (self.at.step - self.at.empty_at + 1) / WARM_STEPS)
-        left = min(1.0, (1 - self.fraction) / (1 - DECAY_FROM))
+        left = min(1.0, (1 - fraction) / (1 - DECAY_FROM))
         return warm * max(0.0, left)
 
-    def _step(self, ids: np.ndarray, weights: np.ndarray) -> dict[str, float]:
-        """One update; halves what goes through together where memory does not suffice."""
-        factor = self._rate()
+    def _step(self, ids: np.ndarray, weights: np.ndarray, factor: float) -> dict[str, float]:
+        """One update, at `factor` of the full rates."""
         depth = DEPTHS[self.at.step % len(DEPTHS)]
-        while True:
-            try:
-                said = self._gradients(ids, weights, depth)
-                break
-            except torch.cuda.OutOfMemoryError:
-                self.at.micro //= 2
-                if self.at.micro < 1024:
-                    raise
-            self.net.zero_grad(set_to_none=True)
-            torch.cuda.empty_cache()
-            print(f"out of memory: {self.at.micro} tokens at a time from here on", flush=True)
+        said = self._gradients(ids, weights, depth)
+        self.ranks.add_gradients(self.net)
         norm = torch.nn.utils.clip_grad_norm_(self.net.parameters(), CLIP)
         if torch.isfinite(norm):
             self.optimizer.step(factor)
         else:
             print(f"step {self.at.step}: gradients are not finite, left out", flush=True)
-        self.net.zero_grad(set_to_none=True)
+        self.net.zero_grad(set_to_none=False)
         self.at.step += 1
-        self.at.tokens += ids.size
+        self.at.tokens += ids.size * self.ranks.count
         return {**said, "norm": norm.item(), "rate": factor}
 
     def _gradients(self, ids: np.ndarray, weights: np.ndarray, depth: int) -> dict[str, float]:
-        whole = float(weights.astype(np.float32)[:, 1:].sum()) or 1.0
-        rows = max(1, self.at.micro // ids.shape[1])
+        whole = self.ranks.summed(float(weights.astype(np.float32)[:, 1:].sum())) or 1.0
+        rows = max(1, self.o.micro_tokens // ids.shape[1])
         sums: dict[str, Tensor] = {}
         for lo in range(0, len(ids), rows):
             i = torch.from_numpy(ids[lo : lo + rows].astype(np.int64)).to(self.device)
             w = torch.from_numpy(weights[lo : lo + rows].astype(np.float32)).to(self.device)
             bf16 = self.device.type == "cuda"
             with torch.autocast(self.device.type, torch.bfloat16, enabled=bf16):
-                loss, parts = losses(self.net, i, w, depth)
+                loss, parts = losses(self.body, i, w, depth)
             (loss / whole).backward()
             for name, value in parts.items():
                 sums[name] = sums.get(name, torch.zeros_like(value)) + value
@@ -181,6 +188,8 @@ class Trainer:
         return told
 
     def _tell(self, window: list[dict[str, float]], shape: tuple[int, ...]) -> None:
+        if self.ranks.rank:
+            return
         names = sorted({name for one in window for name in one})
         means = {n: np.mean([one[n] for one in window if n in one]) for n in names}
         speed = self.at.tokens / max(1e-9, self.seconds)
@@ -193,6 +202,8 @@ class Trainer:
         )
 
     def _save(self) -> None:
+        if self.ranks.rank:
+            return
         self.o.out.mkdir(parents=True, exist_ok=True)
         state: dict[str, Any] = {
             "net": self.net.state_dict(),
@@ -219,9 +230,12 @@ class Trainer:
         print(f"resumed {file} at step {self.at.step}, {self.at.seconds:.0f} s", flush=True)
 
 
-def losses(net: Net, ids: Tensor, weights: Tensor, depth: int) -> tuple[Tensor, dict[str, Tensor]]:
+def losses(
+    body: Body, ids: Tensor, weights: Tensor, depth: int
+) -> tuple[Tensor, dict[str, Tensor]]:
     """The weighted sum over the rows, and sums of what is to be told."""
-    hidden = net(ids)
+    hidden, drafts = body(ids, depth)
+    net = body.net
     said = weights[:, 1:] > 0
     own = weights[:, 1:] > OWN  # what the model may be asked to say: only that is drafted
     w = weights[:, 1:][said]
@@ -236,7 +250,7 @@ def losses(net: Net, ids: Tensor, weights: Tensor, depth: int) -> tuple[Tensor, 
     best = torch.full_like(ids, -1)  # by position, what the trunk says comes there
     with torch.no_grad():
         best[:, 1:][said] = logits.argmax(-1)
-    for d, drafted in enumerate(net.drafts(hidden, ids, depth), 1):
+    for d, drafted in enumerate(drafts, 1):
         # Drafts begin behind a token that the model has said itself.
         at = own[:, d:] & own[:, :-d]
         rows = net.head(drafted[:, : -1 - d][at])
@@ -265,7 +279,12 @@ def parse(arguments: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--resume", action="store_true")
     parser.add_argument("--workers", type=int, default=14)
     parser.add_argument("--batch-tokens", type=int, default=65536)
-    parser.add_argument("--micro-tokens", type=int, default=65536)
+    parser.add_argument(
+        "--micro-tokens",
+        type=int,
+        default=65536,
+        help="through one GPU together: less takes less memory",
+    )
     parser.add_argument("--longest", type=int, default=16384)
     parser.add_argument("--tell", type=float, default=10.0, help="seconds between lines")
     return parser.parse_args(arguments)

@@ -1,14 +1,15 @@
 """What is graded is not what was trained."""
 
+import itertools
 import re
 from pathlib import Path
 
 from flashrt.demo import training
-from flashrt.demo.training.heldout import TOOLS, held_out
+from flashrt.demo.training.heldout import JOINTS, TOOLS, held_out
 
 FOLDER = Path(training.__file__).parent
 GENERATOR = ["words", "kinds", "phrases", "made_up", "smalltalk", "dialogues", "rows", "schemas"]
-GENERATOR += ["drills", "families"]
+GENERATOR += ["drills", "families", "joints"]
 TABLES = [FOLDER / "known.toml", *sorted((FOLDER / "families").glob("*.toml"))]
 
 
@@ -22,6 +23,9 @@ def test_no_name_or_wording_of_a_held_out_task_is_the_generators():
             assert f'"{said}"' not in text
             dollars = re.sub(r"{(\w+)}", r"$\1", said)
             assert f'"{dollars}"' not in text
+    for joint in itertools.chain(*JOINTS.values()):
+        for words in re.findall(r"[A-Za-z ]{6,}", joint):
+            assert words.strip() not in text, words
 
 
 def test_held_out_tasks_are_the_same_for_the_same_seed_and_filled_in():

@@ -5,9 +5,9 @@ import json
 import torch
 
 from flashrt.demo import DEMO_PATH
+from flashrt.demo.make import model_config
 from flashrt.demo.training.net import Net
 from flashrt.demo.training.pack import pack
-from flashrt.demo.training.shapes import shape_config
 from flashrt.engine.config import parse_config
 from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.passes import BlockPass
@@ -18,7 +18,7 @@ T = 192
 def _packed(folder):
     tokenizer = DEMO_PATH / "tokenizer.json"
     tokens = json.loads((DEMO_PATH / "config.json").read_text())["vocab_size"]
-    config = shape_config("micro", tokens, 0)
+    config = model_config(tokens, 0, "micro")
     net = Net(parse_config(config), seed=3)
     with torch.no_grad():
         for p in net.parameters():

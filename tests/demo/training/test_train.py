@@ -40,7 +40,7 @@ def test_bfloat16_products_give_about_the_same_loss():
     trainer = Trainer(parse([*ARGS.split(), "--out", "unused"]))
     ids = torch.randint(0, 8000, (2, 256), generator=torch.Generator().manual_seed(0))
     weights = torch.ones(2, 256)
-    exact, _ = losses(trainer.net, ids, weights, 3)
+    exact, _ = losses(trainer.body, ids, weights, 3)
     with torch.autocast("cpu", torch.bfloat16):
-        rounded, _ = losses(trainer.net, ids, weights, 3)
+        rounded, _ = losses(trainer.body, ids, weights, 3)
     assert abs(rounded.item() / exact.item() - 1) < 2e-3
