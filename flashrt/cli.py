@@ -11,6 +11,7 @@ import flashrt
 from flashrt import settings, settings_page
 from flashrt.client import chat, drain, options, top
 from flashrt.errors import CannotServe
+from flashrt.setting_values import UNWRITABLE
 
 CANNOT_SERVE_STATUS = 2
 NOBODY_READS_STATUS = 1
@@ -31,12 +32,17 @@ def main(argv: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
         return status
     except CannotServe as refusal:
-        print(f"flashrt: {refusal}", file=sys.stderr)
+        print(f"flashrt: {_in_one_line(str(refusal))}", file=sys.stderr)
         return CANNOT_SERVE_STATUS
     except BrokenPipeError:
         # Whoever read has left. Python would complain once more when it closes stdout.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return NOBODY_READS_STATUS
+
+
+def _in_one_line(message: str) -> str:
+    """What was typed may hold line ends, and orders for the terminal."""
+    return UNWRITABLE.sub(lambda found: repr(found[0])[1:-1], message)
 
 
 def _serve(asked: Mapping[str, Any]) -> int:
@@ -81,6 +87,8 @@ def parser() -> argparse.ArgumentParser:
         help="serve a checkpoint over HTTP",
         description="Serve a checkpoint over HTTP. Every flag has an environment variable and a "
         "key in the TOML file of --config; see docs/settings.md.",
+        epilog="Exit status: 0 after a signal, 1 if the engine has died, 2 with one line that says "
+        "why if it cannot be served as asked.",
         argument_default=argparse.SUPPRESS,
         allow_abbrev=False,
     )

@@ -19,6 +19,7 @@ import attrs
 import trio
 
 from flashrt import __version__
+from flashrt.allocator import give_back
 from flashrt.budget import capsule_budget_bytes
 from flashrt.chat.constrained import Constraints
 from flashrt.chat.drafts import CallsInThinking
@@ -142,6 +143,7 @@ def assemble(
         max_queue_depth=limits.max_queue_depth,
         queue_timeout_s=limits.queue_timeout_s,
         ledger=ledger,
+        tidy=give_back,
     )
     card = ModelCard(settings.model_name or info.model_name, info.max_seq, int(time.time()))
     service = AgentService(

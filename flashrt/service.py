@@ -19,7 +19,14 @@ from flashrt.chat.shape import JsonShape
 from flashrt.chat.thinking import Constrains
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.engine.protocol import SamplingParams
-from flashrt.errors import BadRequest, Refused, ServerStopping, Unavailable
+from flashrt.errors import (
+    BadRequest,
+    ClientLeft,
+    FlashRTError,
+    Refused,
+    ServerStopping,
+    Unavailable,
+)
 from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
 from flashrt.fsm.server import SERVER, ServerEvent, ServerState
 from flashrt.fsm.table import Machine
@@ -96,9 +103,7 @@ class AgentService:
         """
         self._turn_away_unless_serving()
         started = time.perf_counter()
-        prompt, constraint = await trio.to_thread.run_sync(
-            self._prepared, request, limiter=self._render_limiter
-        )
+        prompt, constraint = await self._prepare(request)
         tokenize_ms = (time.perf_counter() - started) * 1000
         item = self._item(request, prompt, constraint, tokenize_ms, client, waiter)
         try:
@@ -112,7 +117,7 @@ class AgentService:
             )
             self._worker.submit(item)
         except Refused as refusal:
-            self._reject(item.record, item.life, refusal)
+            self._end(item.record, item.life, LifeEvent.REJECT, refusal)
             raise
         self._known.see(item.turn.namespace, prompt, item.turn.session_hint)
         return item
@@ -207,7 +212,12 @@ class AgentService:
 
     def _now(self) -> Now:
         running = self._worker.running is not None
-        return Now(self._current_state(), queued=self._worker.depth(), running=int(running))
+        cache_bytes = {
+            "segments": self._voice.renderer.held_bytes,
+            "grammars": self._constraints.held_bytes,
+            **self._worker.activity.held.cache_bytes,
+        }
+        return Now(self._current_state(), self._worker.depth(), int(running), cache_bytes)
 
     def _current_state(self) -> ServerState:
         if not self._worker.alive and ServerEvent.FAULT in SERVER.legal(self.state.state):
@@ -219,7 +229,7 @@ class AgentService:
         try:
             self._refuse_unless_serving()
         except Unavailable as refusal:
-            self._reject(_new_record(), Machine(LIFECYCLE), refusal)
+            self._end(_new_record(), Machine(LIFECYCLE), LifeEvent.REJECT, refusal)
             raise
 
     def _refuse_unless_serving(self) -> None:
@@ -248,6 +258,20 @@ class AgentService:
         running = self._worker.running
         began = None if running is None else running.record.started_at
         return retry_after_s(served_s, 0.0 if began is None else time.perf_counter() - began)
+
+    async def _prepare(self, request: AgentRequest) -> tuple[Prompt, Constrains | None]:
+        """Prompt and constraint. A client that leaves meanwhile ends here, with a record, and never
+        reaches the engine, which would park a state for it that others go on with."""
+        try:
+            prepared = await trio.to_thread.run_sync(
+                self._prepared, request, limiter=self._render_limiter
+            )
+            await trio.lowlevel.checkpoint_if_cancelled()
+        except trio.Cancelled:
+            left = ClientLeft("The client left.")
+            self._end(_new_record(), Machine(LIFECYCLE), LifeEvent.CANCEL, left)
+            raise
+        return prepared
 
     def _prepared(self, request: AgentRequest) -> tuple[Prompt, Constrains | None]:
         """What takes time, in a helper thread: the prompt, and the constraint compiled."""
@@ -314,12 +338,17 @@ class AgentService:
             **wishes,
         )
 
-    def _reject(
-        self, record: RequestRecord, life: Machine[Life, LifeEvent], refusal: Refused
+    def _end(
+        self,
+        record: RequestRecord,
+        life: Machine[Life, LifeEvent],
+        event: LifeEvent,
+        why: FlashRTError,
     ) -> None:
-        record.terminal_state = life.fire(LifeEvent.REJECT)
+        """Close the record of a request that does not come to the queue."""
+        record.terminal_state = life.fire(event)
         record.finished_at = time.perf_counter()
-        record.fail(refusal)
+        record.fail(why)
         self._ledger.close(record)
 
 
@@ -362,5 +391,10 @@ def namespace(request: AgentRequest, client: str, sources: str = "default") -> s
     for source in NAMESPACE_SOURCES[sources]:
         value = getattr(request.hints, source)
         if value is not None:
-            return f"{source}:{value}"
-    return f"client:{hashlib.blake2b(client.encode(), digest_size=16).hexdigest()}"
+            return f"{source}:{_hashed(value)}"
+    return f"client:{_hashed(client)}"
+
+
+def _hashed(name: str) -> str:
+    """A client's name may be as long as a body, and what it names is remembered for long."""
+    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()

@@ -18,15 +18,22 @@ import attrs
 from flashrt.errors import CannotServe
 from flashrt.http.options import HttpOptions
 from flashrt.policy.cuts import CHUNK_GRID
-from flashrt.setting_values import Given, convert
+from flashrt.setting_values import IN_A_HEADER, Given, convert
 
 PREFIX = "FLASHRT_"
+TOKENS_MAX = 100_000_000
+"""No window is that long."""
+
 API_KEY = "FLASHRT_API_KEY"
 """The one secret that may come from the environment. It has no flag: `ps` shows flags to all."""
 
 
 def setting(default: Any, text: str, *, metavar: str | None = None, **checks: Any) -> Any:
-    """A field that is a setting. `checks`: `choices`, `least`, `most`, `step`, `auto`."""
+    """A field that is a setting.
+
+    `checks`: `choices`, `least`, `most`, `step`, `auto`, and `in_a_header` for a text. A number has
+    a `least` and a `most`, so that no sum or product with it passes what floats hold.
+    """
     return attrs.field(default=default, metadata={"help": text, "metavar": metavar, **checks})
 
 
@@ -50,6 +57,7 @@ class Settings:
         0,
         "window in tokens, prompt and answer together; auto is the model's own",
         least=2,
+        most=TOKENS_MAX,
         auto=0,
     )
     model_name: str | None = setting(None, "name of the model in /v1/models", metavar="NAME")
@@ -71,7 +79,10 @@ class Settings:
         (), "origin whose web pages may use this server; * for every page", metavar="ORIGIN"
     )
     server_name: str | None = setting(
-        None, "name of this worker in the x-flashrt-worker header", metavar="NAME"
+        None,
+        "name of this worker in the x-flashrt-worker header",
+        metavar="NAME",
+        in_a_header=True,
     )
     max_body_mb: int = setting(8, "largest request body in MiB", least=1, most=1024)
     max_queue_depth: int = setting(
@@ -92,7 +103,11 @@ class Settings:
         most=86_400,
     )
     max_prompt_tokens: int = setting(
-        0, "longest prompt in tokens; auto is what the window takes", least=1, auto=0
+        0,
+        "longest prompt in tokens; auto is what the window takes",
+        least=1,
+        most=TOKENS_MAX,
+        auto=0,
     )
     overflow_status: str = setting(
         "413",
@@ -100,13 +115,18 @@ class Settings:
         choices=("413", "400"),
     )
     max_output_tokens: int = setting(
-        0, "longest answer in tokens; auto is what the window leaves", least=1, auto=0
+        0,
+        "longest answer in tokens; auto is what the window leaves",
+        least=1,
+        most=TOKENS_MAX,
+        auto=0,
     )
     max_decode_ms: float = setting(
         0.0,
         "milliseconds after which an answer ends as one that is too long (finish_reason length); 0 "
         "sets no limit",
         least=0,
+        most=86_400_000,
     )
     max_active_sessions: int = setting(
         256, "conversations that are known at a time; the oldest makes room", least=1, most=100_000
@@ -116,11 +136,13 @@ class Settings:
         "seconds after which a conversation that nobody goes on with is forgotten, its saved "
         "states too; 0 keeps it as long as there is room",
         least=0,
+        most=31_536_000,
     )
     chunk_tokens: int = setting(
         1024,
         "tokens of a prompt processed between two chances to cancel; a multiple of 64",
         least=CHUNK_GRID,
+        most=1 << 20,
         step=CHUNK_GRID,
     )
     capsule_budget_mb: int = setting(
@@ -128,6 +150,7 @@ class Settings:
         "memory for saved states (capsules) in MiB, so that a conversation is not read again; 0 "
         "keeps none; auto is a quarter of the free memory, or what a GPU has left",
         least=0,
+        most=1 << 24,
         auto=-1,
     )
     namespace_from: str = setting(
@@ -160,7 +183,11 @@ class Settings:
         30.0, "seconds that running answers get to finish when the server stops", least=0, most=3600
     )
     threads: int = setting(
-        0, "CPU threads of the engine; auto is one a core, less one for HTTP", least=1, auto=0
+        0,
+        "CPU threads of the engine; auto is one a core, less one for HTTP",
+        least=1,
+        most=1024,
+        auto=0,
     )
     request_log: str | None = setting(
         None, "file that gets one JSON line per request; no prompts, no answers", metavar="FILE"
@@ -242,23 +269,24 @@ def _from_environ(environ: Mapping[str, str]) -> dict[str, Given]:
         if not variable.startswith(PREFIX) or variable == API_KEY:
             continue
         if variable not in names:
-            raise CannotServe(f"{variable} is no setting{_hint(variable, [*names, API_KEY])}")
+            raise CannotServe(f"{variable[:100]} is no setting{_hint(variable, [*names, API_KEY])}")
         given[names[variable]] = Given(value, variable)
     return given
 
 
 def _from_file(config: Given) -> dict[str, Given]:
-    path = Path(str(config.value))
+    path = Path(str(convert(attrs.fields(Settings).config, str, config)))
     try:
         table = tomllib.loads(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise CannotServe(f"{config.origin}: cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+    except (ValueError, RecursionError) as error:
+        # Its own errors, bytes that are no UTF-8, numbers of thousands of digits, many brackets.
         raise CannotServe(f"{config.origin}: {path} is not TOML: {error}") from None
     names = [field.name for field in fields() if field.name != "config"]
     for key in table:
         if key not in names:
-            raise CannotServe(f"`{key}` in {path} is no setting{_hint(key, names)}")
+            raise CannotServe(f"`{key[:100]}` in {path} is no setting{_hint(key, names)}")
     return {key: Given(value, f"`{key}` in {path}") for key, value in table.items()}
 
 
@@ -282,9 +310,18 @@ def _read_keys(settings: Settings, environ: Mapping[str, str]) -> tuple[str, ...
     keys = [environ[API_KEY].strip()] if API_KEY in environ else []
     if "" in keys:
         raise CannotServe(f"{API_KEY} is empty; unset it to serve without a key")
+    _refuse_unspeakable(keys, API_KEY)
     if settings.api_key_file is not None:
-        keys += _keys_in(Path(settings.api_key_file))
+        in_file = _keys_in(Path(settings.api_key_file))
+        _refuse_unspeakable(in_file, f"--api-key-file: {settings.api_key_file}")
+        keys += in_file
     return tuple(dict.fromkeys(keys))
+
+
+def _refuse_unspeakable(keys: list[str], source: str) -> None:
+    """A key that no header can carry would let nobody in. The message does not show it."""
+    if not all(IN_A_HEADER.fullmatch(key) for key in keys):
+        raise CannotServe(f"{source} has a key with characters other than printable ASCII")
 
 
 def _keys_in(path: Path) -> list[str]:

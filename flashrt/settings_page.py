@@ -46,6 +46,9 @@ start with a message that names them.
 flags can be read by every user of the machine, and no key in the file.
 
 {table}
+
+The process ends with status 0 after SIGTERM or SIGINT, 1 if the engine has died, and 2 if it cannot
+be served as asked; then one line on standard error says which setting is wrong and what is allowed.
 """
 
 

@@ -7,8 +7,9 @@ is under way; if the loop falls behind, the thread waits for it, so no queue bui
 
 import contextlib
 import logging
+import math
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 
 import attrs
 import trio
@@ -32,6 +33,9 @@ from flashrt.policy.turn import (
 from flashrt.policy.turn_loop import TurnLoop
 
 log = logging.getLogger("flashrt")
+
+TIDY_EVERY_S = 10.0
+"""Seconds at least between two calls of `tidy`."""
 
 
 @attrs.frozen
@@ -61,8 +65,12 @@ class EngineWorker:
         max_queue_depth: int,
         queue_timeout_s: float = 0.0,
         ledger: Ledger,
+        tidy: Callable[[], object] = lambda: None,
     ) -> None:
-        """`queue_timeout_s`: a request that has waited so long is refused; 0: it may wait."""
+        """`queue_timeout_s`: a request that has waited so long is refused; 0: it may wait.
+
+        `tidy` is called on the engine thread between two requests, now and then.
+        """
         self._performer = performer
         self._turns = turns
         self._ledger = ledger
@@ -74,6 +82,8 @@ class EngineWorker:
         self._in_flight = False
         self._fault: BaseException | None = None
         self._restore_ms: float | None = None
+        self._tidy = tidy
+        self._tidied_at = -math.inf
         self.activity = Activity()
 
     # -- on the trio loop ----------------------------------------
@@ -279,6 +289,9 @@ class EngineWorker:
     def _thread(self) -> None:
         while True:
             self._serve(trio.from_thread.run(self._next_item))
+            if time.perf_counter() >= self._tidied_at + TIDY_EVERY_S:
+                self._tidy()
+                self._tidied_at = time.perf_counter()
 
     def _serve(self, item: WorkItem) -> None:
         engine = self._performer.engine

@@ -1,8 +1,14 @@
-"""A performer that takes one step for each permit: a test decides where the engine stands."""
+"""Parts that wait for a test: it decides where the engine stands, and when a prompt is rendered."""
 
 import threading
 
+from flashrt.chat.prompt import Prompt
+from flashrt.chat.render import Renderer
+from flashrt.chat.request import AgentRequest
 from flashrt.policy.steps import Performer, Save, Step, StepResult, Weigh
+
+WAIT_MAX_S = 20
+"""Far more than any test takes to open a gate."""
 
 
 class GatedPerformer(Performer):
@@ -14,23 +20,52 @@ class GatedPerformer(Performer):
     def __init__(self, engine, break_at: dict[int, BaseException] | None = None) -> None:
         super().__init__(engine)
         self.steps: list[Step] = []
-        self._permits = threading.Semaphore(0)
+        self._permits = 0
+        self._changed = threading.Condition()
         self._break_at = break_at or {}
 
     def allow(self, steps: int) -> None:
         """Let this many further steps pass."""
-        self._permits.release(steps)
+        with self._changed:
+            self._permits += steps
+            self._changed.notify()
 
     def close(self) -> None:
         """Take back every permit that is left; only while nothing runs."""
-        while self._permits.acquire(blocking=False):
-            pass
+        with self._changed:
+            self._permits = 0
 
     def perform(self, step: Step) -> StepResult:
         if isinstance(step, Weigh | Save):
             return super().perform(step)
-        assert self._permits.acquire(timeout=20), f"nobody allowed {step}"
+        with self._changed:
+            assert self._changed.wait_for(self._allowed, WAIT_MAX_S), f"nobody allowed {step}"
+            self._permits -= 1
         self.steps.append(step)
         if len(self.steps) in self._break_at:
             raise self._break_at[len(self.steps)]
         return super().perform(step)
+
+    def _allowed(self) -> bool:
+        return self._permits > 0
+
+
+class GatedRenderer(Renderer):
+    """While it is held, every prompt waits in its helper thread."""
+
+    def __init__(self, *parts) -> None:
+        super().__init__(*parts)
+        self._free = threading.Event()
+        self._free.set()
+
+    def hold(self) -> None:
+        """Hold what comes from now on."""
+        self._free.clear()
+
+    def let_go(self) -> None:
+        """Render what is held, and what comes."""
+        self._free.set()
+
+    def render(self, request: AgentRequest) -> Prompt:
+        assert self._free.wait(WAIT_MAX_S), "nobody let it go"
+        return super().render(request)

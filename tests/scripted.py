@@ -21,9 +21,12 @@ from flashrt.engine.protocol import Constraint, DecodeChunk, SamplingParams
 from flashrt.serve import load_voice, serve
 from flashrt.settings import load
 
-SHELLS = ("bash", "shell", "run_shell_command", "run_command", "execute", "terminal")
+SHELLS = (
+    *("bash", "shell", "run_shell_command", "run_command", "run_commands"),
+    *("execute", "terminal"),
+)
 READERS = ("read", "read_file", "view", "cat")
-COMMANDS = ("command", "cmd", "script")
+COMMANDS = ("command", "cmd", "script", "commands")
 PATHS = ("path", "filePath", "file_path", "absolute_path", "filename", "file")
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
@@ -61,25 +64,30 @@ class ScriptedEngine(FakeEngine):
 
 def plot(prompt: str) -> str:
     """What the model says next, control tokens written out."""
+    return spoken(prompt, _next_act(prompt))
+
+
+def spoken(prompt: str, act: str) -> str:
+    """An answer with a thought before it where the template has opened one, and with its end."""
     thinks = prompt.endswith("<think>\n")
     opening = "The user wants something done.\n</think>\n\n" if thinks else ""
-    return opening + _next_act(prompt) + "<|im_end|>"
+    return opening + act + "<|im_end|>"
 
 
 def _next_act(prompt: str) -> str:
-    tools = _tools(prompt)
+    tools = tools_on_offer(prompt)
     acts = prompt.count("<tool_call>", _last_task(prompt))
-    shell, reader = _pick(tools, SHELLS), _pick(tools, READERS)
+    shell, reader = pick(tools, SHELLS), pick(tools, READERS)
     if shell is None:
         return "hi was printed. README.md describes a tiny repo used for a test."
     if acts == 0:
-        return _call(shell, COMMANDS, "echo hi")
+        return call_text(shell, COMMANDS, "echo hi")
     if acts == 1:
         if reader is not None:
-            return _call(reader, PATHS, _absolute(prompt, reader, "README.md"))
-        return _call(shell, COMMANDS, "cat README.md")
+            return call_text(reader, PATHS, _absolute(prompt, reader, "README.md"))
+        return call_text(shell, COMMANDS, "cat README.md")
     if reader is None and "COMPLETE_TASK" in prompt:
-        return _call(shell, COMMANDS, SUBMIT)
+        return call_text(shell, COMMANDS, SUBMIT)
     return "It printed: hi. README.md says: A tiny repo used for a test."
 
 
@@ -89,7 +97,7 @@ def _last_task(prompt: str) -> int:
     return turns[-1] if turns else 0
 
 
-def _tools(prompt: str) -> dict[str, dict]:
+def tools_on_offer(prompt: str) -> dict[str, dict]:
     """The functions on offer, by name, as the template lists them."""
     listed = re.search(r"<tools>\n(.*?)\n</tools>", prompt, re.DOTALL)
     functions = {}
@@ -100,7 +108,8 @@ def _tools(prompt: str) -> dict[str, dict]:
     return functions
 
 
-def _pick(tools: dict[str, dict], names: tuple[str, ...]) -> dict | None:
+def pick(tools: dict[str, dict], names: tuple[str, ...]) -> dict | None:
+    """The first of these functions that is on offer."""
     return next((tools[name] for name in names if name in tools), None)
 
 
@@ -111,11 +120,13 @@ def _absolute(prompt: str, reader: dict, name: str) -> str:
     return f"{folder[1].rstrip('.')}/{name}" if folder and "absolute" in described else name
 
 
-def _call(function: dict, names: tuple[str, ...], value: str) -> str:
+def call_text(function: dict, names: tuple[str, ...], value: str) -> str:
     """One call in the wire format; required parameters that are not known get a plain word."""
     properties = (function.get("parameters") or {}).get("properties") or {}
     required = (function.get("parameters") or {}).get("required") or []
     main = next((name for name in names if name in properties), names[0])
+    if properties.get(main, {}).get("type") == "array":
+        value = json.dumps([value])
     values = {name: _filler(properties.get(name, {})) for name in required} | {main: value}
     lines = [f"<parameter={name}>\n{text}\n</parameter>" for name, text in values.items()]
     inner = "\n".join([f"<function={function['name']}>", *lines, "</function>"])
@@ -123,7 +134,8 @@ def _call(function: dict, names: tuple[str, ...], value: str) -> str:
 
 
 def _filler(schema: dict) -> str:
-    return {"boolean": "false", "integer": "1", "number": "1"}.get(schema.get("type"), "a test")
+    plain = {"boolean": "false", "integer": "1", "number": "1"}.get(schema.get("type"), "a test")
+    return str(schema.get("enum", [plain])[0])
 
 
 def main() -> None:

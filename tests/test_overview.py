@@ -10,7 +10,7 @@ from flashrt.overview import SHOWN_MAX, Overview
 from tests.http.busy import KEY, NAMESPACE, TEXTS, busy_server
 from tests.test_worker import MANY, BuggyTurns, Desk, outcome, running
 from tests.whole.server import chat_body, fake_engine, running_server
-from tests.whole.test_hang_up import health
+from tests.whole.watch import health
 
 
 async def test_requests_that_are_here_stand_in_the_order_of_their_turn():

@@ -2,7 +2,7 @@
 
 import json
 
-from tests.scripted import ScriptedEngine
+from tests.scripted import COMMANDS, ScriptedEngine, call_text
 from tests.whole.server import VOICE, running_server
 
 TOOLS = [
@@ -57,3 +57,15 @@ async def test_without_thinking_the_plot_is_the_same():
         messages, _ = await play(server, enable_thinking=False)
     assert len(messages) == 6
     assert not any(m.get("reasoning_content") for m in messages)
+
+
+def test_a_call_fills_what_is_required_as_its_schema_says():
+    """A list where the command belongs into one, and one of a closed choice."""
+    properties = {
+        "commands": {"type": "array", "items": {"type": "string"}},
+        "risk": {"type": "string", "enum": ["low", "high"]},
+    }
+    parameters = {"properties": properties, "required": ["risk", "commands"]}
+    said = call_text({"name": "run_commands", "parameters": parameters}, COMMANDS, "echo hi")
+    assert '<parameter=commands>\n["echo hi"]\n</parameter>' in said
+    assert "<parameter=risk>\nlow\n</parameter>" in said

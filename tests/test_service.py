@@ -2,9 +2,12 @@
 
 import threading
 from contextlib import asynccontextmanager
+from functools import partial
 
+import attrs
 import pytest
 import trio
+import trio.testing
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -19,9 +22,10 @@ from flashrt.fsm.server import ServerEvent
 from flashrt.items import Failed, Finished
 from flashrt.policy.steps import Performer
 from flashrt.serve import assemble
-from flashrt.service import NAMESPACE_SOURCES, namespace
+from flashrt.service import NAMESPACE_SOURCES, RENDER_THREADS, namespace
 from flashrt.settings import Settings, fields
 from tests.whole.server import VOICE
+from tests.whole.stage import RENDERER
 
 
 def assembled(*, burst_max=1, max_seq=128, **wish):
@@ -197,12 +201,32 @@ def test_what_does_not_count_and_a_session_hint_move_no_namespace(sources, said,
     assert namespace(ids_request(hints=hints), said["client"], sources) == space_of(sources, bare)
 
 
+def named(**hints):
+    """The namespace that a client names so."""
+    return namespace(ids_request(hints=CacheHints(**hints)), "somebody")
+
+
+@given(
+    name=st.text(st.characters(exclude_categories=()))
+    | st.text(max_size=9).map(lambda text: text * 10_000)
+)
+def test_a_namespace_is_short_whatever_names_it(name):
+    """It is remembered with every session and saved state: a name may be as long as a body, and
+    half a pair of surrogates."""
+    for space in (
+        named(prompt_cache_key=name),
+        named(cache_salt=name),
+        namespace(ids_request(), name),
+    ):
+        assert len(space) <= 64
+
+
 @pytest.mark.parametrize(
     ("wish", "space"),
     [
-        ({}, "prompt_cache_key:k"),
-        ({"namespace_from": "default"}, "prompt_cache_key:k"),
-        ({"namespace_from": "cache_salt"}, "cache_salt:s"),
+        ({}, named(prompt_cache_key="k")),
+        ({"namespace_from": "default"}, named(prompt_cache_key="k")),
+        ({"namespace_from": "cache_salt"}, named(cache_salt="s")),
         ({"namespace_from": "api_key"}, namespace(ids_request(), "somebody")),
     ],
 )
@@ -310,3 +334,23 @@ async def test_shapes_are_compiled_off_the_loop():
     await desk.open(ids_request(shape=JsonShape({"enum": ["a"]}, "response_format")), client="")
     assert threads
     assert threading.get_ident() not in threads
+
+
+async def test_a_client_that_leaves_while_its_prompt_is_rendered_ends_there_with_a_record():
+    """Whether it has a helper thread yet or waits for one: CANCELLED, and never queued (L3)."""
+    engine = FakeEngine(vocab_size=VOICE.tokenizer.vocab_size)
+    worker, desk = assemble(Settings(), attrs.evolve(VOICE, renderer=RENDERER), Performer(engine))
+    desk.state.fire(ServerEvent.LOADED)
+    RENDERER.hold()
+    try:
+        async with trio.open_nursery() as nursery:
+            for _ in range(RENDER_THREADS + 1):
+                nursery.start_soon(partial(desk.open, ids_request(), client=""))
+            await trio.testing.wait_all_tasks_blocked()
+            nursery.cancel_scope.cancel()
+            RENDERER.let_go()
+    finally:
+        RENDERER.let_go()
+    assert worker.depth() == 0
+    assert desk.health()["totals"]["requests"] == {"CANCELLED": RENDER_THREADS + 1}
+    assert desk.health()["totals"]["errors"] == {"client_left": RENDER_THREADS + 1}

@@ -1,12 +1,13 @@
 """The engine thread, with a real thread and a fake engine that moves when a test lets it."""
 
+import threading
 from contextlib import asynccontextmanager
 
 import pytest
 import trio
 import trio.testing
 
-from flashrt import items
+from flashrt import items, worker
 from flashrt.chat.deltas import FinishReason
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest
@@ -31,7 +32,15 @@ MANY = 10_000
 class Desk:
     """A worker, its gate, and items made for it."""
 
-    def __init__(self, *, max_queue_depth=8, queue_timeout_s=0.0, break_at=None, **engine):
+    def __init__(
+        self,
+        *,
+        max_queue_depth=8,
+        queue_timeout_s=0.0,
+        break_at=None,
+        tidy=lambda: None,
+        **engine,
+    ):
         self.gate = GatedPerformer(FakeEngine(**engine), break_at)
         self.turns = TurnLoop(AutoPrefixPolicy(max_seq=256), CutRule(64))
         self.ledger = Ledger()
@@ -41,6 +50,7 @@ class Desk:
             max_queue_depth=max_queue_depth,
             queue_timeout_s=queue_timeout_s,
             ledger=self.ledger,
+            tidy=tidy,
         )
 
     def item(self, prompt=(9, 9, 9), max_tokens=3, answer=None):
@@ -327,3 +337,29 @@ async def test_a_batch_that_cannot_be_delivered_is_a_fault_not_a_hang(followers)
         await desk.worker.run()
     assert all(item.over for item in items)
     assert not desk.worker.alive
+
+
+@pytest.mark.parametrize(("every_s", "times"), [(3600.0, {1}), (0.0, {3, 4})])
+async def test_memory_is_tidied_between_requests_now_and_then(every_s, times, monkeypatch):
+    """On the engine thread, which nobody else then waits for; and not after each of many."""
+    monkeypatch.setattr(worker, "TIDY_EVERY_S", every_s)
+    tidied, inside = [], []
+    desk = Desk(tidy=lambda: tidied.append((threading.get_ident(), *inside)))
+    run = desk.turns.run
+
+    def watched(*parts):
+        inside.append("a request")
+        try:
+            yield from run(*parts)
+        finally:
+            inside.clear()
+
+    monkeypatch.setattr(desk.turns, "run", watched)
+    async with running(desk):
+        desk.gate.allow(MANY)
+        for _ in range(4):
+            await outcome(desk.submit())
+        assert len(tidied) in times
+        (engine_thread,) = set(tidied)
+        assert len(engine_thread) == 1
+        assert engine_thread != (threading.get_ident(),)

@@ -6,7 +6,7 @@ from enum import Enum
 import attrs
 
 from flashrt.chat.outline import Outline, Part, PartKind
-from flashrt.chat.prompt import Prompt, Segment
+from flashrt.chat.prompt import Prompt, Segment, Wording
 from flashrt.chat.visible import Visible, answer_key
 
 RESULT = "<tool_response>"
@@ -42,12 +42,12 @@ class Break:
 class _Side:
     """One of the two conversations, its prompt up to the generation prompt."""
 
-    prompt: Prompt
+    prompt: Prompt | Wording
     outline: Outline
     parts: tuple[Part, ...]
 
     @classmethod
-    def of(cls, prompt: Prompt) -> "_Side | None":
+    def of(cls, prompt: Prompt | Wording) -> "_Side | None":
         if prompt.outline is None:
             return None
         parts = (p for p in prompt.outline.parts if p.kind is not PartKind.GENERATION)
@@ -58,7 +58,9 @@ class _Side:
         return self.prompt.segments[start : self.parts[at].stop_segment]
 
 
-def find_break(before: Prompt, answer: Visible | None, now: Prompt) -> Break | None:
+def find_break(
+    before: Prompt | Wording, answer: Visible | None, now: Prompt | Wording
+) -> Break | None:
     """How `now` leaves a conversation: its last prompt, and what was answered to it, if anything.
 
     None: it goes on with it, or one of the two prompts has no outline.

@@ -33,6 +33,11 @@ class Constraints:
         if self._think_close is not None:
             self._thoughts[self._think_close] = True
 
+    @property
+    def held_bytes(self) -> int:
+        """About what the compiled shapes hold that are kept."""
+        return self._grammars.held_bytes
+
     def of(self, request: AgentRequest, prompt: Prompt) -> Constrains | None:
         """The constraint, at the start of the answer; None where all is free.
 

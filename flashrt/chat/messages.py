@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from flashrt.chat.billing import without_billing
+from flashrt.chat.nesting import too_deep
 from flashrt.chat.request import Json
 from flashrt.errors import BadRequest
 
@@ -172,7 +173,8 @@ def _arguments(arguments: Any) -> Json:
     """Arguments as an object.
 
     Text that is none is what a call leaves behind that was cut short. The client sends it with
-    every further turn, so it is shown to the model as it stands instead of ending the session.
+    every further turn, so it is shown to the model as it stands instead of ending the session. So
+    is text that is nested too deep to be written again.
     """
     if isinstance(arguments, Mapping):
         return dict(arguments)
@@ -182,7 +184,8 @@ def _arguments(arguments: Any) -> Json:
         value = json.loads(arguments)
     except (TypeError, ValueError, RecursionError):
         return {"arguments": arguments}
-    return value if isinstance(value, dict) else {"arguments": arguments}
+    whole = isinstance(value, dict) and not too_deep(value)
+    return value if whole else {"arguments": arguments}
 
 
 def _with_results_in_order(messages: list[Json]) -> list[Json]:

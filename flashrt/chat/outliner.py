@@ -110,7 +110,7 @@ class Outliner:
         ends: Sequence[int],
         head: Head,
     ) -> Iterator[Part]:
-        positions = [0, *accumulate(len(segment.ids) for segment in segments)]
+        positions = [0, *accumulate(segment.token_count for segment in segments)]
         done = self._system_end(segments, openings[0])
         message = 0
         if done:

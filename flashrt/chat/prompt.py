@@ -1,8 +1,8 @@
 """A prompt: canonical token ids that also carry the segments they were made of."""
 
+import sys
 from array import array
-from collections.abc import Iterator, Sequence
-from itertools import chain
+from collections.abc import Iterable, Iterator, Sequence
 from typing import overload
 
 import attrs
@@ -12,28 +12,75 @@ from flashrt.chat.outline import Outline
 CONTROL = "control:"
 """How the keys of control tokens begin."""
 
+ID_TYPE, ID_BYTES = "i", 4
+
+OBJECT_BYTES, PLACE_BYTES, PART_BYTES = 250, 8, 250
+"""Of Python's objects: a segment with its place in a cache, beside its texts and ids; a place in a
+prompt; and a part of an outline, beside its texts."""
+
+
+def _packed(ids: Iterable[int]) -> bytes:
+    return array(ID_TYPE, ids).tobytes()
+
 
 @attrs.frozen
 class Segment:
     """A piece of a rendered prompt between two control tokens, or one control token.
 
     `key` names the content: equal keys mean equal ids. `text` is the piece as it was rendered.
-    `packed` holds the ids as the engine packs them, 4 bytes each.
+    `packed` holds the ids as the engine packs them, 4 bytes each: as Python's numbers they would
+    take ten times as much. `size_bytes`: all that it holds.
     """
 
     key: str
-    ids: tuple[int, ...]
+    packed: bytes = attrs.field(alias="ids", converter=_packed)
     text: str = attrs.field(default="", repr=False)
-    packed: bytes = attrs.field(init=False, eq=False, repr=False)
+    size_bytes: int = attrs.field(init=False, eq=False, repr=False)
 
-    @packed.default
-    def _pack(self) -> bytes:
-        return _packed(self.ids)
+    @size_bytes.default
+    def _size(self) -> int:
+        texts = sys.getsizeof(self.key) + sys.getsizeof(self.text)
+        return OBJECT_BYTES + texts + sys.getsizeof(self.packed)
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """The ids, made anew at each call."""
+        return tuple(array(ID_TYPE, self.packed))
+
+    @property
+    def token_count(self) -> int:
+        """How many ids it has."""
+        return len(self.packed) // ID_BYTES
 
     @property
     def is_control(self) -> bool:
         """Whether this is a control token that the template wrote."""
         return self.key.startswith(CONTROL)
+
+
+@attrs.frozen(eq=False)
+class Wording:
+    """What a prompt says, without its ids: what must be kept to tell how a later one differs.
+
+    A prompt without an outline is not compared, so nothing is kept of it.
+    """
+
+    segments: tuple[Segment, ...] = ()
+    outline: Outline | None = None
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds, also what it shares with other conversations."""
+        if self.outline is None:
+            return 0
+        # A control token is the vocabulary's own, and a piece that comes again is held once.
+        held = {s.key: s.size_bytes for s in self.segments if not s.is_control}
+        size = PLACE_BYTES * len(self.segments) + sum(held.values())
+        size += sum(map(sys.getsizeof, attrs.astuple(self.outline.head)))
+        for part in self.outline.parts:
+            texts = (part.key, part.reasoning, part.content, part.calls)
+            size += PART_BYTES + sum(map(sys.getsizeof, texts))
+        return size
 
 
 @attrs.frozen(eq=False)
@@ -65,7 +112,7 @@ class Prompt(Sequence[int]):
         outline: Outline | None = None,
     ) -> "Prompt":
         """Join segments; they follow each other without a gap."""
-        ids = tuple(chain.from_iterable(segment.ids for segment in segments))
+        ids = tuple(array(ID_TYPE, b"".join(segment.packed for segment in segments)))
         return cls(ids, tuple(segments), opens_thinking, outline)
 
     @classmethod
@@ -73,6 +120,11 @@ class Prompt(Sequence[int]):
         """An id prompt is one segment."""
         ids = tuple(ids)
         return cls(ids, (Segment(key=f"ids:{hash(ids):x}", ids=ids),))
+
+    @property
+    def wording(self) -> Wording:
+        """What to keep of it for a comparison."""
+        return Wording() if self.outline is None else Wording(self.segments, self.outline)
 
     @overload
     def __getitem__(self, index: int) -> int: ...
@@ -86,7 +138,3 @@ class Prompt(Sequence[int]):
 
     def __iter__(self) -> Iterator[int]:
         return iter(self.ids)
-
-
-def _packed(ids: Sequence[int]) -> bytes:
-    return array("i", ids).tobytes()

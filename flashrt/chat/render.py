@@ -21,8 +21,8 @@ from flashrt.chat.tokenizer import Tokenizer
 from flashrt.chat.turns import find_answer_turn, strips_content, strips_system
 from flashrt.errors import BadRequest
 
-CACHED_TOKENS_MAX = 500_000
-"""Ids that the segment cache may hold, with their text: a dozen long histories."""
+CACHED_BYTES_MAX = 32 << 20
+"""What the segment cache may hold: two million ids with their text, some dozens of histories."""
 
 
 class Renderer:
@@ -36,18 +36,23 @@ class Renderer:
         self,
         tokenizer: Tokenizer,
         template: Template,
-        cached_tokens_max: int = CACHED_TOKENS_MAX,
+        cached_bytes_max: int = CACHED_BYTES_MAX,
     ) -> None:
         """Renders a few probes. Raises CannotServe for a template that cannot be served safely."""
         self._tokenizer = tokenizer
         self._template = template
-        self._cache = SegmentCache(tokenizer, cached_tokens_max)
+        self._cache = SegmentCache(tokenizer, cached_bytes_max)
         self._late_system = True
         require_whole_control(self._show, tokenizer.control)
         self._late_system = takes_late_system(self._show)
         self.turn_marks = find_turn_marks(self._show, self._cache.segments)
         self.strips_content = strips_content(self._show)
         self._outliner = self._find_outliner()
+
+    @property
+    def held_bytes(self) -> int:
+        """What its cache holds."""
+        return self._cache.held_bytes
 
     def render(self, request: AgentRequest) -> Prompt:
         """The canonical ids of a request. Raises BadRequest."""

@@ -52,8 +52,9 @@ def _target(root: Any, ref: str) -> Any:
     node = root
     for part in ref.removeprefix("#/").split("/"):
         name = part.replace("~1", "/").replace("~0", "~")
-        if isinstance(node, list) and name.isdecimal() and int(name) < len(node):
-            node = node[int(name)]
+        if isinstance(node, list):
+            # By comparing, since Python refuses to read a number of thousands of digits.
+            node = next((one for i, one in enumerate(node) if str(i) == name), None)
         else:
             node = node.get(name) if isinstance(node, dict) else None
     return node

@@ -11,16 +11,16 @@ from flashrt.chat.tokenizer import Tokenizer
 
 
 class SegmentCache:
-    """Least recently used first out, bounded by the ids it holds. Safe to use from several threads.
+    """Least recently used first out, bounded by its bytes. Safe to use from several threads.
 
     Text between two control tokens is encoded by itself, as the tokenizer would do inside a longer
     text, so a piece's ids depend on nothing but the piece.
     """
 
-    def __init__(self, tokenizer: Tokenizer, tokens_max: int) -> None:
+    def __init__(self, tokenizer: Tokenizer, bytes_max: int) -> None:
         self._tokenizer = tokenizer
-        self._tokens_max = tokens_max
-        self._tokens = 0
+        self._bytes_max = bytes_max
+        self._bytes = 0
         self._known: OrderedDict[str, Segment] = OrderedDict()
         self._lock = threading.Lock()
         self._control = {
@@ -40,9 +40,9 @@ class SegmentCache:
         return [s or made[p.text] for s, p in zip(found, pieces, strict=True)]
 
     @property
-    def held_tokens(self) -> int:
-        """Ids in the cache."""
-        return self._tokens
+    def held_bytes(self) -> int:
+        """What the cache holds: texts, ids, and the objects around them."""
+        return self._bytes
 
     def _find(self, piece: Piece) -> Segment | None:
         text, is_control = piece
@@ -58,10 +58,10 @@ class SegmentCache:
         return Segment(key=f"text:{digest}", ids=self._tokenizer.encode_text(text), text=text)
 
     def _keep(self, text: str, segment: Segment) -> None:
-        if text in self._known or len(segment.ids) > self._tokens_max:
+        if text in self._known or segment.size_bytes > self._bytes_max:
             return
         self._known[text] = segment
-        self._tokens += len(segment.ids)
-        while self._tokens > self._tokens_max:
+        self._bytes += segment.size_bytes
+        while self._bytes > self._bytes_max:
             _, oldest = self._known.popitem(last=False)
-            self._tokens -= len(oldest.ids)
+            self._bytes -= oldest.size_bytes

@@ -1,6 +1,7 @@
 """An answer as a client sees it and may send it back, and the key by which it is known again."""
 
 import json
+import sys
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -11,6 +12,10 @@ from flashrt.chat.outline import digest
 
 NOT_JSON = (TypeError, ValueError, RecursionError)
 """What writing a value as JSON raises."""
+
+
+CALL_BYTES = 100
+"""Of Python's objects: an answer, or a call in it, beside its texts."""
 
 
 def sorted_json(value: Any) -> str:
@@ -43,6 +48,12 @@ class Visible:
     calls: tuple[tuple[str, str], ...] = ()
     reasoning: str = ""
     strips: bool = True
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds."""
+        texts = (self.content, self.reasoning, *_flat(self.calls))
+        return CALL_BYTES * (1 + len(self.calls)) + sum(map(sys.getsizeof, texts))
 
     def parts(self) -> tuple[str, str]:
         """Text and calls as they are when the answer comes back."""

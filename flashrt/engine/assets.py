@@ -4,6 +4,7 @@ Nothing is ever downloaded.
 """
 
 import json
+import os
 import re
 from collections.abc import Mapping
 from pathlib import Path
@@ -47,8 +48,9 @@ def find_model(model: str, cache: Path | None = None) -> Path:
     `cache`: the Hugging Face cache to look in; None is the user's. Raises CannotServe, saying what
     is missing and what to run.
     """
-    folder = Path(model).expanduser()
-    if not folder.is_dir():
+    # Unlike a path's own methods, these raise neither for an unknown user nor for a long name.
+    folder = Path(os.path.expanduser(model))
+    if not os.path.isdir(folder):
         folder = _cached(model, cache)
     _check_complete(folder, model)
     return folder

@@ -6,11 +6,13 @@ from typing import Any
 import attrs
 import msgspec
 
-from flashrt.protocols.chat import ChatFields
+from flashrt.chat.messages import ROLES
+from flashrt.protocols.chat import TOP_LOGPROBS_MAX, ChatFields
 from flashrt.protocols.chat_answer import Chunk, Completion
 from flashrt.protocols.completions import CompletionFields, TextCompletion
 from flashrt.protocols.drain import DrainFields
 from flashrt.protocols.error import ErrorObject
+from flashrt.protocols.fields import DRAFT_TOKENS_MAX, INT64
 from flashrt.protocols.models import Model, ModelList
 from flashrt.protocols.tokens import DetokenizeFields, Text, TokenizeFields, Tokens
 
@@ -26,6 +28,15 @@ STATUSES: Mapping[int, str] = {
     500: "The server failed while it worked on this request.",
     503: "The server is loading, draining, or has stopped: go elsewhere.",
 }
+
+OF_NO_ROUTE: Mapping[int, str] = {
+    400: "What came is no HTTP/1.1, or its target is no path; the connection is closed.",
+    404: "No such route.",
+    405: "The route does not take this method; Allow names those that it takes.",
+    431: "The head of the request has more than 16 KiB.",
+    501: "A Transfer-Encoding other than chunked.",
+}
+"""Answers to requests of no operation. The first and the last two have no body."""
 
 MEANINGS: Mapping[str, str] = {
     "top_k": "Of the likeliest tokens, how many may come; 0 or -1 is off.",
@@ -43,6 +54,42 @@ MEANINGS: Mapping[str, str] = {
     "below so many tokens; false or 0 lets go.",
 }
 """Request fields that OpenAI's API does not have, or that mean more here."""
+
+BOUNDS: Mapping[str, Mapping[str, Any]] = {
+    "temperature": {"minimum": 0, "maximum": 2},
+    "top_p": {"exclusiveMinimum": 0, "maximum": 1},
+    "top_k": {"minimum": -1},
+    "min_p": {"minimum": 0, "maximum": 1},
+    "presence_penalty": {"minimum": -2, "maximum": 2},
+    "frequency_penalty": {"minimum": -2, "maximum": 2},
+    "repetition_penalty": {"exclusiveMinimum": 0, "maximum": 10},
+    "seed": {"minimum": -INT64, "maximum": INT64 - 1},
+    "max_tokens": {"minimum": 1},
+    "max_completion_tokens": {"minimum": 1},
+    "thinking_budget": {"minimum": 0},
+    "top_logprobs": {"minimum": 0, "maximum": TOP_LOGPROBS_MAX},
+    "n": {"minimum": 1, "maximum": 1},
+    "best_of": {"minimum": 1, "maximum": 1},
+    "flashrt_draft_tokens": {"minimum": 0, "maximum": DRAFT_TOKENS_MAX},
+}
+"""What is refused of a field beyond its type, as its reader has it; a test compares the two."""
+
+MESSAGE: Mapping[str, Any] = {
+    "title": "Message",
+    "description": "Further fields are tool_calls, tool_call_id, name and reasoning_content.",
+    "type": "object",
+    "required": ["role"],
+    "properties": {
+        "role": {"enum": list(ROLES)},
+        "content": {
+            "anyOf": [
+                {"type": "string"},
+                {"type": "array", "items": {"type": ["string", "object"]}},
+                {"type": "null"},
+            ]
+        },
+    },
+}
 
 DOOR = (401, 403)
 BODY = (400, *DOOR, 404, 408, 413, 415)
@@ -146,10 +193,14 @@ def document(version: str) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         types, schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
     )
-    for schema in components.values():
-        for name, field in schema.get("properties", {}).items():
+    for fields in (ChatFields, CompletionFields, TokenizeFields):
+        for name, field in components[fields.__name__]["properties"].items():
+            field |= BOUNDS.get(name, {})
             if name in MEANINGS:
                 field["description"] = MEANINGS[name]
+            if name == "messages":
+                field |= {"items": {"$ref": "#/components/schemas/Message"}, "minItems": 1}
+    components["Message"] = dict(MESSAGE)
     known = dict(zip(types, schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
@@ -180,7 +231,9 @@ def _schema_of(kind: type) -> dict[str, Any]:
 
 def _described(operation: Operation, known: Mapping[type, Any]) -> dict[str, Any]:
     whole = {operation.media: {"schema": known[operation.answer]}}
-    streamed = {} if operation.stream is None else _events(known[operation.stream])
+    streamed = (
+        {} if operation.stream is None else _events(known[operation.stream], known[ErrorObject])
+    )
     responses = {"200": {"description": "The answer.", "content": {**whole, **streamed}}}
     # /health and /health/ready say the same with other statuses as with 200.
     of_state = operation.method == "get" and operation.answer is State
@@ -201,6 +254,16 @@ def _described(operation: Operation, known: Mapping[type, Any]) -> dict[str, Any
     return described
 
 
-def _events(schema: Any) -> dict[str, Any]:
-    """A stream of `data:` lines, each with one value of `schema`; the last one is `[DONE]`."""
-    return {"text/event-stream": {"schema": schema}}
+def _events(piece: Any, error: Any) -> dict[str, Any]:
+    """A stream, by the schema of one event: a piece, the error that ends it, or the terminator."""
+    value = {
+        "type": "string",
+        "contentMediaType": "application/json",
+        "contentSchema": {"anyOf": [piece, error]},
+    }
+    event = {
+        "type": "object",
+        "required": ["data"],
+        "properties": {"data": {"anyOf": [value, {"const": "[DONE]"}]}},
+    }
+    return {"text/event-stream": {"schema": event}}

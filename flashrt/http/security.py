@@ -87,7 +87,7 @@ class Doorkeeper:
         origin = request.headers.get("Origin")
         if origin is None or self._origins.allows(origin):
             return
-        if urlsplit(origin).netloc.lower() == host.lower() != "":
+        if _authority(origin) == host.lower() != "":
             return
         raise Forbidden(
             f'Pages of "{origin[:100]}" may not use this server. Start it with --cors-origin if '
@@ -137,6 +137,14 @@ class Doorkeeper:
         if origin is not None and self._origins.allows(origin):
             answer.headers["Access-Control-Allow-Origin"] = origin
             answer.headers["Access-Control-Expose-Headers"] = "x-flashrt-worker, retry-after"
+
+
+def _authority(origin: str) -> str:
+    """Host and port of an origin, in lower case; of what is none, nothing."""
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:
+        return ""
 
 
 def _given_key(request: Request) -> str:

@@ -5,8 +5,10 @@ import logging
 import select
 import socket
 from typing import Any
+from urllib.parse import unquote, urlsplit
 
 import attrs
+import h11
 import hypercorn.trio
 import hypercorn.trio.run
 import trio
@@ -57,6 +59,7 @@ async def serve_app(
     host, port = listener.getsockname()[:2]
     hypercorn.trio.run.TCPServer = Connection  # type: ignore[misc, assignment]
     H11Protocol._check_protocol = _stay_with_http_1  # type: ignore[assignment]
+    H11Protocol._create_stream = _take_plain_request  # type: ignore[assignment, method-assign]
     async with trio.open_nursery() as nursery:
         await nursery.start(_hypercorn, app, _config(listener, options), stop)
         task_status.started(Address(host, port))
@@ -96,6 +99,8 @@ def _listen(options: HttpOptions) -> socket.socket:
         )[0]
     except OSError as error:
         raise CannotServe(f"cannot listen on {where}: {error.strerror or error}") from None
+    except UnicodeError:
+        raise CannotServe(f"cannot listen on {where}: this is no host name") from None
     listener = socket.socket(family, kind, socket.IPPROTO_TCP)
     try:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
@@ -114,6 +119,37 @@ def _listen(options: HttpOptions) -> socket.socket:
 
 async def _stay_with_http_1(protocol: H11Protocol, request: object) -> None:
     """No HTTP/2 over cleartext: hypercorn has no bound for what it holds for a peer there."""
+
+
+_create_stream = H11Protocol._create_stream
+
+
+async def _take_plain_request(protocol: H11Protocol, request: h11.Request) -> None:
+    """No websockets, of which we have none, and no target that quart cannot take apart.
+
+    A wish to upgrade may be ignored (RFC 9110, 7.8). hypercorn's own refusal of a websocket breaks
+    when the request has a body; quart's reading of a target that is no path raises.
+    """
+    if not _has_path(request.target):
+        await protocol._send_error_response(400)
+        await protocol.send(Closed())
+        return
+    plain = h11.Request(
+        method=request.method,
+        target=request.target,
+        headers=[(name, value) for name, value in request.headers if name != b"upgrade"],
+        http_version=request.http_version,
+    )
+    await _create_stream(protocol, plain)
+
+
+def _has_path(target: bytes) -> bool:
+    """Whether it is a path, a whole URL, or the asterisk of OPTIONS (RFC 9112, 3.2)."""
+    path = unquote(target.partition(b"?")[0].decode("ascii"))
+    try:
+        return path == "*" or path.startswith("/") or urlsplit(path).scheme in ("http", "https")
+    except ValueError:
+        return False
 
 
 class _Turns:

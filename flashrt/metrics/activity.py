@@ -47,21 +47,27 @@ class Hot:
 
 @attrs.frozen
 class Held:
-    """What the engine thread holds, as it crosses to the loop. `kinds`: saved states by kind."""
+    """What the engine thread holds, as it crosses to the loop.
+
+    `kinds`: saved states by kind; `cache_bytes`: what it remembers beside them.
+    """
 
     hot: Hot | None = None
     kinds: Mapping[str, int] = attrs.field(factory=dict)
+    cache_bytes: Mapping[str, int] = attrs.field(factory=dict)
 
     @classmethod
     def by(cls, policy: AutoPrefixPolicy) -> "Held":
         """At a boundary, on the engine thread."""
         hot = policy.hot
-        if hot is None:
-            return cls(None, policy.store.kinds())
-        session = hot.session
-        return cls(
-            Hot(session.name, session.namespace, hot.journal.processed), policy.store.kinds()
-        )
+        live = None
+        if hot is not None:
+            live = Hot(hot.session.name, hot.session.namespace, hot.journal.processed)
+        remembered = {
+            "sessions": policy.sessions.held_bytes,
+            "replay": policy.memory.held_bytes,
+        }
+        return cls(live, policy.store.kinds(), remembered)
 
 
 class Activity:

@@ -40,6 +40,9 @@ PREFIX = "flashrt_"
 DRAFTERS = ("mtp", "lookup")
 """Who may draft. What this engine has besides comes with its first draft."""
 
+CACHES = ("segments", "grammars", "sessions", "replay")
+"""What is remembered beside saved states, each within a room of its own."""
+
 ENDINGS = tuple(state.name for state in Life if state in LIFECYCLE.terminal)
 
 RECORDED_ERRORS = (
@@ -73,11 +76,15 @@ TOKEN_HELP: Mapping[str, str] = {
 
 @attrs.frozen
 class Now:
-    """What a server is doing at this moment. `running`: requests that the engine works on."""
+    """What a server is doing at this moment. `running`: requests that the engine works on.
+
+    `cache_bytes`: what it remembers, by the names of `CACHES`.
+    """
 
     state: ServerState
     queued: int
     running: int
+    cache_bytes: Mapping[str, int] = attrs.field(factory=dict)
 
 
 class Series(Collector):
@@ -103,6 +110,8 @@ class Series(Collector):
         yield _gauges("server_state", "1 for the state that the server is in.", "state", states)
         yield _gauge("requests_queued", "Requests that wait for the engine.", now.queued)
         yield _gauge("requests_running", "Requests that the engine works on, 0 or 1.", now.running)
+        caches = {name: now.cache_bytes.get(name, 0) for name in CACHES}
+        yield _gauges("cache_bytes", "What is remembered beside saved states.", "cache", caches)
 
     def _requests(self) -> Iterator[Metric]:
         ledger = self._ledger

@@ -133,7 +133,7 @@ class AutoPrefixPolicy:
             session.turn = plan.entry.turn - (plan.entry.kind is not Kind.COMMITTED)
         session.turn += 1
         session.first_prompt = session.first_prompt or boundary
-        session.prompt, session.answer = prompt, None
+        session.wording, session.answer = prompt.wording, None
         session.hint = hint or session.hint
         self.sessions.use(session)
         return session
@@ -221,7 +221,7 @@ class AutoPrefixPolicy:
             return hinted
         keys = later_keys(prompt)
         newest = islice(self.sessions.newest(salt), SAME_TALK_MAX)
-        return next((s for s in newest if s.prompt and keys & later_keys(s.prompt)), None)
+        return next((s for s in newest if s.wording and keys & later_keys(s.wording)), None)
 
     def _is_cut_tail(self, action: Action, session: Session | None) -> bool:
         """Whether the live state is just the tail that a truncation drops."""

@@ -1,29 +1,47 @@
 """What a state stands for: its ids as they grow, how many are processed, how it was built."""
 
+import sys
+from array import array
 from collections.abc import Sequence
 
 import attrs
 
-from flashrt.engine.protocol import ID_BYTES, pack_ids
+from flashrt.engine.protocol import ID_BYTES, ID_TYPE
 from flashrt.policy.lineage import Lineage, cut, with_block, with_decoded
+
+SPAN_BYTES = 200
+"""Of Python's objects: a span of a lineage, with its numbers and what it was cut off from."""
+
+
+def _written(ids: Sequence[int] = ()) -> "array[int]":
+    return array(ID_TYPE, ids)
 
 
 @attrs.define(eq=False)
 class Journal:
     """The ids of one state: `processed` of them in the state, and at most one pending.
 
-    `packed` are the same ids as bytes (see `pack_ids`), so that long lists compare quickly.
+    Sessions keep their journals for long, so the ids are held in 4 bytes each.
     """
 
-    ids: list[int] = attrs.field(factory=list)
-    packed: bytearray = attrs.field(factory=bytearray)
+    ids: "array[int]" = attrs.field(factory=_written, converter=_written)
     processed: int = 0
     lineage: Lineage = ()
 
     @classmethod
     def of(cls, ids: Sequence[int], processed: int, lineage: Lineage) -> "Journal":
         """A journal that can be written on, with copies of these."""
-        return cls(list(ids), bytearray(pack_ids(ids)), processed, lineage)
+        return cls(ids, processed, lineage)
+
+    @property
+    def packed(self) -> bytes:
+        """The ids as bytes (see `pack_ids`): so, long lists compare quickly. A copy."""
+        return self.ids.tobytes()
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds."""
+        return sys.getsizeof(self.ids) + SPAN_BYTES * len(self.lineage)
 
     @property
     def pending(self) -> tuple[int, ...]:
@@ -32,7 +50,7 @@ class Journal:
 
     def copy(self) -> "Journal":
         """The same, to be written on apart."""
-        return Journal(list(self.ids), bytearray(self.packed), self.processed, self.lineage)
+        return Journal(self.ids, self.processed, self.lineage)
 
     def heads(self, packed: bytes) -> bool:
         """Whether every processed id is that of `packed` at the same place."""
@@ -42,7 +60,6 @@ class Journal:
     def drop_pending(self) -> None:
         """Only processed ids stay."""
         del self.ids[self.processed :]
-        del self.packed[self.processed * ID_BYTES :]
 
     def feed(self, ids: Sequence[int]) -> None:
         """One prefill block has processed `ids`; a pending id was dropped first."""
@@ -62,7 +79,6 @@ class Journal:
         length = len(self.ids) - count
         self.lineage = cut(self.lineage, length - 1, self.ids)
         del self.ids[length:]
-        del self.packed[length * ID_BYTES :]
         self.processed = length - 1
 
     def lineage_at(self, length: int) -> Lineage:
@@ -71,7 +87,6 @@ class Journal:
 
     def _extend(self, ids: Sequence[int]) -> None:
         self.ids.extend(ids)
-        self.packed += pack_ids(ids)
 
 
 def common_length(first: bytes | bytearray, second: bytes | bytearray) -> int:

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from flashrt.chat.breaks import BreakKind, find_break
 from flashrt.chat.outline import PartKind
-from flashrt.chat.prompt import Prompt
+from flashrt.chat.prompt import Prompt, Wording
 from flashrt.policy.sessions import Session
 
 EVICTED = "evicted"
@@ -18,9 +18,9 @@ def what_broke(
 
     `{"kind": "evicted"}`: it leaves nothing, but the state of the session's end is gone.
     """
-    if session is None or session.prompt is None:
+    if session is None or session.wording is None:
         return None
-    found = find_break(session.prompt, session.answer, prompt)
+    found = find_break(session.wording, session.answer, prompt)
     if found is not None:
         return {"message": found.message, "byte": found.byte, "kind": found.kind.value}
     if cached_tokens < session.journal.processed:
@@ -28,7 +28,7 @@ def what_broke(
     return None
 
 
-def later_keys(prompt: Prompt) -> set[str]:
+def later_keys(prompt: Prompt | Wording) -> set[str]:
     """What two prompts of one conversation have in common, whatever else was changed."""
     if prompt.outline is None:
         return set()

@@ -8,8 +8,9 @@ used again, and only what comes behind is taken as rendered.
 """
 
 import hashlib
+import sys
 from array import array
-from collections import OrderedDict, defaultdict
+from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 
 import attrs
@@ -19,8 +20,11 @@ from flashrt.chat.prompt import Prompt
 from flashrt.chat.visible import Visible
 from flashrt.engine.protocol import ID_BYTES, ID_TYPE, pack_ids
 
-REPLAY_TOKENS_MAX = 4_000_000
-"""Ids that are remembered, 4 bytes each: some hundred long conversations."""
+REPLAY_BYTES_MAX = 32 << 20
+"""What is remembered, an id in 4 bytes: some hundred long conversations."""
+
+PLACE_BYTES = 700
+"""Of Python's objects: a place with its two digests, and where it is found by them."""
 
 
 @attrs.frozen(eq=False)
@@ -34,7 +38,11 @@ class Place:
     spot: str
     before: "Place | None"
     packed: bytes
-    reasoning: str = ""
+
+    @property
+    def size_bytes(self) -> int:
+        """What it holds by itself."""
+        return PLACE_BYTES + sys.getsizeof(self.packed)
 
     @property
     def line(self) -> tuple["Place", ...]:
@@ -69,18 +77,22 @@ class Replayed:
 
 
 class ReplayMemory:
-    """Places by what a client sees, least recently used first out, bounded by their ids."""
+    """Places by what a client sees, least recently used first out, bounded by their bytes.
 
-    def __init__(self, tokens_max: int = REPLAY_TOKENS_MAX) -> None:
-        self._tokens_max = tokens_max
-        self._tokens = 0
+    A place that another took the name of is held by those that begin with it, and counted as long.
+    """
+
+    def __init__(self, bytes_max: int = REPLAY_BYTES_MAX) -> None:
+        self._bytes_max = bytes_max
+        self._bytes = 0
+        self._holders: Counter[Place] = Counter()
         self._places: OrderedDict[str, Place] = OrderedDict()
         self._by_spot: defaultdict[str, dict[str, Place]] = defaultdict(dict)
 
     @property
-    def held_tokens(self) -> int:
-        """Ids that are remembered."""
-        return self._tokens
+    def held_bytes(self) -> int:
+        """What is remembered."""
+        return self._bytes
 
     def replay(self, namespace: str, prompt: Prompt) -> Replayed:
         """The prompt with its longest known beginning as it was used before."""
@@ -115,11 +127,9 @@ class ReplayMemory:
         """An answer to `used` has ended; `ids`: the journal there, and its visible tail."""
         if used.digest is None:
             return
-        reasoning = visible.reasoning.strip()
         spot = _digest(used.digest, PartKind.ANSWER.name, visible.key())
-        self._keep(
-            Place(_digest(spot, reasoning), spot, used.place, pack_ids(ids[used.kept :]), reasoning)
-        )
+        digest = _digest(spot, visible.reasoning.strip())
+        self._keep(Place(digest, spot, used.place, pack_ids(ids[used.kept :])))
 
     # -- inside ----------------------------------------
 
@@ -144,9 +154,9 @@ class ReplayMemory:
             self._forget(self._places[place.digest])
         self._places[place.digest] = place
         self._by_spot[place.spot][place.digest] = place
-        self._tokens += len(place.packed) // ID_BYTES
+        self._hold(place)
         self._touch(place)
-        while self._tokens > self._tokens_max:
+        while self._bytes > self._bytes_max:
             self._forget(next(iter(self._places.values())))
 
     def _forget(self, place: Place) -> None:
@@ -154,7 +164,26 @@ class ReplayMemory:
         del self._by_spot[place.spot][place.digest]
         if not self._by_spot[place.spot]:
             del self._by_spot[place.spot]
-        self._tokens -= len(place.packed) // ID_BYTES
+        self._release(place)
+
+    def _hold(self, place: Place | None) -> None:
+        """One more refers to it: the memory, or a place that goes on from there."""
+        while place is not None:
+            self._holders[place] += 1
+            if self._holders[place] > 1:
+                return
+            self._bytes += place.size_bytes
+            place = place.before
+
+    def _release(self, place: Place | None) -> None:
+        """One less does; the last one takes it along."""
+        while place is not None:
+            self._holders[place] -= 1
+            if self._holders[place]:
+                return
+            del self._holders[place]
+            self._bytes -= place.size_bytes
+            place = place.before
 
 
 def _assembled(

@@ -29,7 +29,7 @@ class Spot:
     @property
     def packed(self) -> bytes:
         """The processed ids."""
-        return bytes(self.journal.packed[: self.length * ID_BYTES])
+        return self.journal.packed[: self.length * ID_BYTES]
 
 
 @attrs.define(eq=False)

@@ -126,6 +126,7 @@ class TurnLoop:
                 if not self.policy.store.shrink():
                     raise
                 self._invalidate()
+                self.policy.sessions.weigh(run.session)
                 run = yield from self._attach(turn)
                 yield from self._prefill(run)
             ending, clean = yield from self._decode(run)
@@ -143,8 +144,11 @@ class TurnLoop:
             if not clean:
                 self._invalidate()
             self._events.append(ended)
-        if clean and run is not None:
+        if run is None:
+            return
+        if clean:
             yield from self._saver.save(run.spot(Kind.COMMITTED))
+        self.policy.sessions.weigh(run.session)
 
     # -- to the state that the plan starts from --------------------------------------------------
 
@@ -278,10 +282,11 @@ class TurnLoop:
     def _finish(self, run: _Run, start: int, ending: Ending) -> bool:
         """The answer is whole; whether the live state may be attached to."""
         shown = ending.kept_tokens if ending.shown_tokens is None else ending.shown_tokens
-        ids = (*run.journal.ids[: start + shown], *ending.tail)
-        self.policy.finish(run.session, run.plan, run.turn.answer.visible, ids)
+        ids = run.journal.ids[: start + shown]
+        ids.extend(ending.tail)
         if self.is_hot:
             run.session.journal = run.journal
+        self.policy.finish(run.session, run.plan, run.turn.answer.visible, ids)
         return self.is_hot
 
     # -- capsules ----------------------------------------------------------------------------------

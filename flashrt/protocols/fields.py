@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 import attrs
 import msgspec
 
+from flashrt.chat.nesting import NESTING_MAX, too_deep
 from flashrt.chat.request import AgentRequest, CacheHints, SamplingWish
 from flashrt.errors import BadRequest
 from flashrt.protocols.hints import session_in_fields, session_in_headers
@@ -14,6 +15,8 @@ from flashrt.protocols.hints import session_in_fields, session_in_headers
 STOP_STRINGS_MAX = 16
 DRAFT_TOKENS_MAX = 63
 INT64 = 2**63
+ID_DIGITS_MAX = 18
+"""No vocabulary is that large; Python refuses to read a number of thousands of digits."""
 
 T = TypeVar("T")
 
@@ -102,12 +105,20 @@ class CommonFields(msgspec.Struct, kw_only=True):
 
 def read_json(body: bytes, decoder: msgspec.json.Decoder[T]) -> T:
     """Decode a body into the decoder's type; every fault is a BadRequest that names its place."""
+    too_nested = BadRequest(
+        f"The request body is nested deeper than {NESTING_MAX} lists and objects; make it flatter."
+    )
     try:
-        return decoder.decode(body)
+        fields = decoder.decode(body)
     except msgspec.ValidationError as error:
         raise _misfit(str(error)) from None
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+    except RecursionError:
+        raise too_nested from None
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
         raise BadRequest(f"The request body is not valid JSON: {error}.") from None
+    if too_deep(fields):
+        raise too_nested
+    return fields
 
 
 def _misfit(message: str) -> BadRequest:
@@ -202,7 +213,7 @@ def _top_k(top_k: int | None) -> int | None:
 
 def _logit_bias(bias: Mapping[str, float]) -> dict[int, float]:
     for key, value in bias.items():
-        if not (key.isascii() and key.isdecimal()):
-            raise BadRequest(f"`logit_bias`: {key!r} is not a token id.", param="logit_bias")
+        if not (key.isascii() and key.isdecimal() and len(key) <= ID_DIGITS_MAX):
+            raise BadRequest(f"`logit_bias`: {key[:60]!r} is not a token id.", param="logit_bias")
         between(f"logit_bias.{key}", value, -100, 100)
     return {int(key): value for key, value in bias.items()}

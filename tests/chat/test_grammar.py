@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashrt.chat.grammar import Grammars
+from flashrt.chat.grammar import BYTES_OF_CHARACTER, GRAMMAR_BYTES, Grammars
 from flashrt.chat.shape import CallShape, JsonShape
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.demo import DEMO_PATH
@@ -343,3 +343,33 @@ def test_whatever_noise_chooses_inside_the_limits_is_a_value(schema, seed):
         ids.append(int(noise.choice(allowed)))
         assert matcher.take(ids[-1:]) == 1
     assert is_value(json.loads(TOKENIZER.decode(ids)), schema)
+
+
+def object_of(name: str, length: int = 1) -> JsonShape:
+    """A shape whose grammar is about as long as its names."""
+    return JsonShape({"type": "object", "properties": {name * length: {}}}, "response_format")
+
+
+def test_kept_grammars_are_bounded_by_their_bytes():
+    """However many shapes clients think of; one that is larger than the whole room is compiled
+    for its request and pushes nobody out."""
+    room = 4 * GRAMMAR_BYTES
+    grammars = Grammars(TOKENIZER, VOCAB, STOPS, bytes_max=room)
+    for number in range(12):
+        grammars.compile(object_of(f"field {number}"))
+        assert 0 < grammars.held_bytes <= room
+    held = grammars.held_bytes
+    large = grammars.compile(object_of("x", room // BYTES_OF_CHARACTER))
+    assert large.take(TOKENIZER.encode_text("{}")) > 0
+    assert grammars.held_bytes == held
+    grammars.compile(object_of("field 11"))
+    assert grammars.held_bytes == held
+
+
+def test_a_kept_grammar_is_not_moved_by_an_answer():
+    """Each answer begins at the start of its shape, the first one's moves undone or not."""
+    shape = object_of("moved")
+    first = GRAMMARS.compile(shape)
+    start = first.allowed()
+    assert first.take(TOKENIZER.encode_text("{")) == 1
+    assert np.array_equal(GRAMMARS.compile(shape).allowed(), start)

@@ -162,7 +162,7 @@ def test_template_arguments_do_not_replace_the_request():
 
 def test_threads_render_the_same():
     """Helpers share the renderer and its cache."""
-    small = Renderer(tokenizer(), template(), cached_tokens_max=200)
+    small = Renderer(tokenizer(), template(), cached_bytes_max=2000)
     expected = [RENDERER.render(chat(f"text {n}")).ids for n in range(12)]
     found: list[list[tuple[int, ...]]] = [[], [], []]
 

@@ -1,6 +1,8 @@
 """Text to ids and back."""
 
 import json
+import threading
+import time
 
 import pytest
 from hypothesis import given
@@ -195,3 +197,25 @@ def test_exact_ids_read_as_the_text_to_the_letter(text: str):
 
     assert tokenizer().decode(found) == text
     assert not set(found) & set(tokenizer().control.values())
+
+
+def test_a_long_text_holds_no_other_thread_up():
+    """While ids are looked for in half a megabyte, Python goes on elsewhere: the longest pause of
+    another thread is a small part of the time that it takes."""
+    words = " ".join(f"w{number}" for number in range(80_000))
+    tokenizer().encode_text("warm")
+    spans = []
+
+    def encode() -> None:
+        start = time.perf_counter()
+        tokenizer().encode_text(words)
+        spans.append(time.perf_counter() - start)
+
+    helper = threading.Thread(target=encode)
+    longest, last = 0.0, time.perf_counter()
+    helper.start()
+    while helper.is_alive():
+        helper.join(0.001)
+        now = time.perf_counter()
+        longest, last = max(longest, now - last), now
+    assert longest < spans[0] / 2

@@ -14,7 +14,7 @@ import trio
 
 from tests.scripted import ScriptedEngine
 from tests.source import ROOT
-from tests.whole.test_hang_up import until
+from tests.whole.watch import until
 
 
 class ListeningEngine(ScriptedEngine):

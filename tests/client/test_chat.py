@@ -7,7 +7,7 @@ import trio
 from tests.client.terminal import ListeningEngine, command, environment, piped, terminal
 from tests.gate import GatedPerformer
 from tests.whole.server import VOICE, running_server
-from tests.whole.test_hang_up import MANY, leaving, until, until_states
+from tests.whole.watch import MANY, leaving, until, until_states
 
 DIM = "\x1b[2m"
 ANSWER = "hi was printed. README.md describes a tiny repo used for a test."

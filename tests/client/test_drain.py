@@ -9,7 +9,7 @@ from flashrt import cli
 from flashrt.client import drain
 from tests.gate import GatedPerformer
 from tests.whole.server import fake_engine, running_server
-from tests.whole.test_hang_up import MANY, health, until
+from tests.whole.watch import MANY, health, until
 
 
 async def command(*argv: str) -> int:

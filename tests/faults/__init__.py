@@ -4,12 +4,15 @@
 """
 
 from tests.faults import (
+    cancel,
     chat,
     client,
     drafts,
     drain,
     engine,
+    fuzz,
     limits,
+    memory,
     metrics,
     page,
     policy,
@@ -25,13 +28,16 @@ FAULTS: tuple[Fault, ...] = (
     *policy.FAULTS,
     *reuse.FAULTS,
     *limits.FAULTS,
+    *memory.FAULTS,
     *engine.FAULTS,
     *drafts.FAULTS,
     *chat.FAULTS,
     *shell.FAULTS,
+    *cancel.FAULTS,
     *metrics.FAULTS,
     *page.FAULTS,
     *client.FAULTS,
     *drain.FAULTS,
     *soak.FAULTS,
+    *fuzz.FAULTS,
 )

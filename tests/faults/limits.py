@@ -18,6 +18,14 @@ FAULTS = (
         "a request would be admitted that cannot say one token",
     ),
     Fault(
+        "a refusal in words of our own",
+        "flashrt/policy/limits.py",
+        'f"This model\'s maximum context length is {most} tokens. However, your messages "',
+        'f"The prompt may have {most} tokens. However, the context length of your messages "',
+        LIMITS,
+        "agents would give up where they could compact",
+    ),
+    Fault(
         "a client that may fill the queue",
         "flashrt/policy/limits.py",
         "if waiting_of_client >= self.queue_per_client:",

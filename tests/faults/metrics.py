@@ -34,7 +34,7 @@ FAULTS = (
     Fault(
         "a refusal while draining without a record",
         "flashrt/service.py",
-        "            self._reject(_new_record(), Machine(LIFECYCLE), refusal)\n",
+        "            self._end(_new_record(), Machine(LIFECYCLE), LifeEvent.REJECT, refusal)\n",
         "",
         ("tests/test_service.py",),
         "nobody would see how many were sent away",

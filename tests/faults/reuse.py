@@ -84,7 +84,7 @@ FAULTS = (
     Fault(
         "a replay that is not bounded",
         "flashrt/policy/replay.py",
-        "while self._tokens > self._tokens_max:",
+        "while self._bytes > self._bytes_max:",
         "while False:",
         REPLAY,
         "the memory of a server that runs for weeks would only grow",

@@ -369,9 +369,9 @@ FAULTS = (
     Fault(
         "a shape compiled on the loop",
         "flashrt/service.py",
-        "            self._prepared, request, limiter=self._render_limiter\n        )\n",
-        "            self._voice.renderer.render, request, limiter=self._render_limiter\n"
-        "        ), None\n        constraint = self._constraints.of(request, prompt)\n",
+        "            prepared = await trio.to_thread.run_sync(\n"
+        "                self._prepared, request, limiter=self._render_limiter\n            )\n",
+        "            prepared = self._prepared(request)\n",
         ("tests/test_service.py",),
         "one large schema would hold up every stream",
     ),

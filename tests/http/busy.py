@@ -9,7 +9,7 @@ import trio
 
 from tests.gate import GatedPerformer
 from tests.whole.server import Server, fake_engine, running_server
-from tests.whole.test_hang_up import MANY, health, until
+from tests.whole.watch import MANY, health, until
 
 KEY = "sesame"
 NAMESPACE = "somebody's project"

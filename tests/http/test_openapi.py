@@ -9,12 +9,24 @@ import msgspec
 import pytest
 
 from flashrt.chat.breaks import BreakKind
-from flashrt.errors import QueueFull, Unavailable
+from flashrt.errors import BadRequest, QueueFull, Unavailable
 from flashrt.fsm.server import ServerState
 from flashrt.http.app import make_app
-from flashrt.http.openapi import DOOR, MEANINGS, OPERATIONS, STATUSES, Operation, State, document
+from flashrt.http.openapi import (
+    BOUNDS,
+    DOOR,
+    MEANINGS,
+    OF_NO_ROUTE,
+    OPERATIONS,
+    STATUSES,
+    Operation,
+    State,
+    document,
+)
 from flashrt.http.options import HttpOptions
 from flashrt.policy.prefix import Action
+from flashrt.protocols.chat import ChatFields, read_chat
+from flashrt.protocols.completions import read_completion
 from flashrt.protocols.error import ErrorObject
 from flashrt.protocols.hints import AGENT_HEADER, SESSION_HEADERS
 from flashrt.service import NAMESPACE_SOURCES
@@ -80,6 +92,31 @@ def test_no_explanation_is_of_a_field_that_is_not_read():
     assert {name: fields[name]["description"] for name in MEANINGS} == MEANINGS
 
 
+def refused(name: str, value: float) -> str | None:
+    """The field for which a request with this one is refused, if it is."""
+    chat = name in ChatFields.__struct_fields__
+    rest = {"messages": [{}], "logprobs": True} if chat else {"prompt": "x"}
+    try:
+        (read_chat if chat else read_completion)(msgspec.json.encode({**rest, name: value}))
+    except BadRequest as refusal:
+        return refusal.param
+    return None
+
+
+@pytest.mark.parametrize("name", BOUNDS)
+def test_every_bound_of_the_document_is_the_one_that_is_kept(name):
+    """At it a value is read, and just beyond it is not."""
+    number = "number" in str(
+        DOCUMENT["components"]["schemas"]["ChatFields"]["properties"].get(name)
+    )
+    step = 1e-6 if number else 1
+    for bound, value in BOUNDS[name].items():
+        outward = step if bound == "maximum" else -step
+        exclusive = bound.startswith("exclusive")
+        assert refused(name, value - outward if exclusive else value) is None
+        assert refused(name, value if exclusive else value + outward) == name
+
+
 WORDS = [
     *(f"{operation.method.upper()} {operation.path}" for operation in OPERATIONS),
     *MEANINGS,
@@ -96,6 +133,13 @@ WORDS = [
 def test_the_page_about_http_has_every_word_of_it(word):
     """docs/http.md: routes, fields, headers, and the words of the `flashrt` block."""
     assert f"`{word}`" in PAGE
+
+
+@pytest.mark.parametrize("status", sorted({*STATUSES, *OF_NO_ROUTE}))
+def test_the_page_about_http_has_every_status(status):
+    """Those of routes, and those of what is no request of any."""
+    rows = [line.split("|")[1] for line in PAGE.splitlines() if line.startswith("| ")]
+    assert any(str(status) in row for row in rows)
 
 
 async def provoke(server, operation: Operation, status: int) -> httpx.Response | int:

@@ -18,6 +18,7 @@ from flashrt.fsm.server import ServerState
 from flashrt.metrics.generation import GenerationStats
 from flashrt.metrics.ledger import TIMES, Ledger
 from flashrt.metrics.prometheus import (
+    CACHES,
     DRAFTERS,
     MISSES,
     RECORDED_ERRORS,
@@ -252,3 +253,12 @@ def test_the_page_lists_every_family_and_no_other():
         for family in families(exposition().text()).values()
     }
     assert listed == known
+
+
+def test_what_is_remembered_is_told_by_cache():
+    """Each has a series from the start; what is not known is 0."""
+    names = by_label(samples(exposition().text()), "flashrt_cache_bytes")
+    assert names == dict.fromkeys(CACHES, 0.0)
+    now = Now(ServerState.READY, 0, 0, {"segments": 5, "replay": 7})
+    told = by_label(samples(exposition(now=now).text()), "flashrt_cache_bytes")
+    assert told == {**names, "segments": 5.0, "replay": 7.0}

@@ -73,5 +73,5 @@ def test_a_copy_is_written_on_apart():
     copy = journal.copy()
     copy.feed((3,))
     copy.sample((4,))
-    assert (journal.ids, journal.processed, journal.lineage) == ([1, 2], 2, (Span(2),))
+    assert (list(journal.ids), journal.processed, journal.lineage) == ([1, 2], 2, (Span(2),))
     assert bytes(journal.packed) == pack_ids((1, 2))

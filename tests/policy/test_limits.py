@@ -1,5 +1,7 @@
 """Admission at its borders."""
 
+import re
+
 import attrs
 import pytest
 from hypothesis import given
@@ -40,6 +42,28 @@ def test_a_prompt_limit_below_the_window_counts(prompt_tokens, fits):
     else:
         with pytest.raises(PromptTooLong, match=r"is 50 tokens.* 51 tokens.*--max-prompt-tokens"):
             admit(prompt_tokens, limits=limits)
+
+
+WORDS = {
+    "pi, OpenCode": r"maximum context length is \d+ tokens",
+    "Qwen Code": r"(?s)maximum context length is\s*\d+ tokens?.*?resulted in\s*\d+ tokens?",
+    "Cline": r"\bcontext\s*length\b",
+    "litellm (OpenHands)": "This model's maximum context length is",
+    "gptme": "maximum context length",
+}
+"""What each looks for, told by docs/clients.md; tests/external/test_compaction.py runs them."""
+
+WORDS_OF_OTHER_REFUSALS = r"(?i)rate limit|too many requests|time(d )?out|per minute"
+"""With these in it, the same clients take a refusal for one that passes by itself."""
+
+
+@pytest.mark.parametrize("client", WORDS)
+def test_a_refusal_has_the_words_by_which_a_client_compacts(client):
+    """Whichever limit it names, and nothing that reads as a busy server."""
+    for limits in (LIMITS, attrs.evolve(LIMITS, max_prompt_tokens=50)):
+        with pytest.raises(PromptTooLong, match=WORDS[client]) as refusal:
+            admit(1234, limits=limits)
+        assert not re.search(WORDS_OF_OTHER_REFUSALS, refusal.value.message)
 
 
 @pytest.mark.parametrize(

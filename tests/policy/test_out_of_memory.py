@@ -2,11 +2,13 @@
 
 import pytest
 
+from flashrt.chat.request import AgentRequest
 from flashrt.errors import OutOfMemory, Unavailable
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.policy.steps import Advance, Decode, Prefill
 from flashrt.policy.turn import Ended
 from tests.policy.turns import Server, opening, said
+from tests.whole.server import VOICE
 
 PROMPT = opening(*range(1, 9)) + said(*range(10, 40)) + said(*range(10, 40)) + said(9)
 
@@ -82,3 +84,13 @@ def test_pinned_states_stay():
     assert any(entry.pinned for entry in server.policy.store.entries())
     server.serve(said(50, 51), perform=Short(server, Prefill, 1))
     assert any(entry.pinned for entry in server.policy.store.entries())
+
+
+def test_a_session_is_weighed_though_its_turn_began_anew():
+    """The first beginning holds a prompt as well."""
+    server = filled(vocab_size=VOICE.tokenizer.vocab_size)
+    request = AgentRequest("", messages=({"role": "user", "content": "word " * 90},))
+    prompt = VOICE.renderer.render(request)
+    server.serve(prompt, perform=Short(server, Prefill, 1))
+    sessions = server.policy.sessions
+    assert sessions.held_bytes == sum(session.size_bytes for session in sessions.newest("a"))

@@ -1,5 +1,6 @@
 """What was used and sampled for a conversation is used again when it comes back."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -8,6 +9,7 @@ from flashrt.chat.prompt import Prompt, Segment
 from flashrt.chat.visible import Visible
 from flashrt.engine.protocol import pack_ids
 from flashrt.policy.replay import ReplayMemory
+from tests.weighing import weighed
 
 END = 9
 """Closes a turn."""
@@ -126,12 +128,12 @@ def test_an_open_answer_is_taken_as_rendered():
 TEXTS = st.lists(st.sampled_from(["hi", "ho", "hm"]), min_size=1, max_size=6)
 
 
-@given(talks=st.lists(TEXTS, min_size=1, max_size=6), tokens_max=st.sampled_from([12, 40, 10**6]))
-def test_a_conversation_is_replayed_whole_from_its_beginning(talks, tokens_max):
+@given(talks=st.lists(TEXTS, min_size=1, max_size=6), bytes_max=st.sampled_from([0, 2500, 10**6]))
+def test_a_conversation_is_replayed_whole_from_its_beginning(talks, bytes_max):
     """Turn by turn, in any order of conversations, and when old ones are forgotten: the ids used
     begin with the ids that were used and sampled before, or are those rendered; and the bound
     holds."""
-    memory, serial, truth = ReplayMemory(tokens_max), 100, {}
+    memory, serial, truth = ReplayMemory(bytes_max), 100, {}
     for texts in talks:
         parts = []
         for i, text in enumerate(texts):
@@ -139,11 +141,43 @@ def test_a_conversation_is_replayed_whole_from_its_beginning(talks, tokens_max):
             used = memory.replay("a", asked)
             known = truth.get(tuple(texts[:i]), ())
             rest = (20 + i, *GENERATION)
-            assert used.ids in (asked.ids, (*known, *rest)) or tokens_max < 10**6
-            if tokens_max == 10**6 and known:
+            assert used.ids in (asked.ids, (*known, *rest)) or bytes_max < 10**6
+            if bytes_max == 10**6 and known:
                 assert used.ids == (*known, *rest)
             sampled, serial = (serial, END), serial + 1
             memory.note_answer(used, Visible(text), (*used.ids, *sampled))
             truth[tuple(texts[: i + 1])] = (*used.ids, *sampled)
             parts += [between((20 + i,)), answer(text, (70,))]
-            assert memory.held_tokens <= max(tokens_max, 6)
+            assert memory.held_bytes <= bytes_max
+
+
+@pytest.mark.parametrize("length", [1, 500])
+@pytest.mark.parametrize("turns", [1, 20])
+def test_the_count_is_what_python_allocates(turns, length):
+    """Short answers and long ones, alone and in long lines: never less, and not twice as much."""
+
+    def filled():
+        memory = ReplayMemory(1 << 40)
+        for talk in range(200 // turns):
+            parts = []
+            for turn in range(turns):
+                asked = prompt(*parts, rest=(20 + talk, turn))
+                answered(memory, asked, "hi", range(1000, 1000 + length))
+                parts += [between((20 + talk, turn)), answer("hi", (70,))]
+        return memory
+
+    memory, allocated = weighed(filled)
+    assert allocated <= memory.held_bytes <= 2 * allocated
+
+
+def test_what_others_go_on_from_is_counted_though_its_name_is_taken():
+    """The same answer is sampled again and again, each time with other ids, and each time somebody
+    goes on from there: every one of them is held, and the bound holds for them."""
+    memory = ReplayMemory(100_000)
+    for number in range(50):
+        answered(memory, FIRST, "hi", (number, *range(5000)))
+        asked = prompt(between((3,)), answer("hi", (70, 71)), rest=(number,))
+        used = answered(memory, asked, "ho", (60,))
+        assert used.place is not None
+        assert memory.held_bytes <= 100_000
+    assert memory.held_bytes > 4 * 20_000

@@ -1,8 +1,19 @@
 """Conversations by content; a client's name for one is only a hint."""
 
+import pytest
+
+from flashrt.chat.render import Renderer
+from flashrt.chat.request import AgentRequest
+from flashrt.chat.visible import Visible
 from flashrt.engine.protocol import pack_ids
+from flashrt.errors import EngineFailed
 from flashrt.policy.journal import Journal
+from flashrt.policy.lineage import with_block, with_decoded
 from flashrt.policy.sessions import SessionRegistry
+from flashrt.policy.steps import Decode
+from tests.chat.vocabulary import template, tokenizer
+from tests.policy.turns import Server, said
+from tests.weighing import weighed
 
 
 def test_the_registry_is_bounded_and_the_oldest_goes_first():
@@ -66,3 +77,108 @@ def test_shared_counts_pending_ids_too():
     session.journal = Journal.of((1, 2, 3), 2, ())
     assert session.shared(pack_ids((1, 2, 3, 4))) == 3
     assert session.shared(pack_ids((1, 9))) == 1
+
+
+def talked(registry, number, turns, length):
+    """A session after a conversation with texts of this length, rendered by nobody before."""
+    said = [("user", "assistant")[i % 2] for i in range(2 * turns)]
+    text = f"{number} {'word ' * (length // 5)}"
+    messages = [{"role": role, "content": f"{i} {text}"} for i, role in enumerate(said)]
+    messages.append({"role": "user", "content": "more"})
+    prompt = RENDERER.render(AgentRequest("", messages=tuple(messages)))
+    session = registry.open("a")
+    session.wording = prompt.wording
+    session.answer = Visible("".join(["x"] * length), (("look", "".join(["y"] * length)),))
+    lineage = ()
+    for turn in range(turns):
+        lineage = with_decoded(with_block(lineage, 1000 + 9 * turn), 1005 + 9 * turn)
+    session.journal = Journal.of(prompt.ids, len(prompt), lineage)
+    registry.weigh(session)
+    return session
+
+
+RENDERER = Renderer(tokenizer(), template(), cached_bytes_max=0)
+"""Remembers nothing itself."""
+
+
+@pytest.mark.parametrize(("turns", "length"), [(0, 5), (3, 20), (30, 20), (30, 1000)])
+def test_the_count_is_what_python_allocates(turns, length):
+    """Short conversations and long ones: never less, and not twice as much."""
+    talked(SessionRegistry(), -1, turns, length)
+
+    def filled():
+        registry = SessionRegistry(sessions_max=99)
+        for number in range(20):
+            talked(registry, number, turns, length)
+        return registry
+
+    registry, allocated = weighed(filled)
+    assert allocated <= registry.held_bytes <= 2 * allocated
+
+
+def test_long_conversations_push_out_the_oldest_and_never_the_newest():
+    """Their bytes are bounded, not only their number."""
+    one = talked(SessionRegistry(), 0, 5, 1000).size_bytes
+    registry = SessionRegistry(bytes_max=3 * one)
+    first, *_, last = (talked(registry, number, 5, 1000) for number in range(6))
+    assert registry.held_bytes <= 3 * one
+    assert registry.get(first.name) is None
+    assert registry.get(last.name) is last
+    huge = talked(registry, 7, 40, 1000)
+    assert len(registry) == 1
+    assert registry.get(huge.name) is huge
+    assert registry.held_bytes == huge.size_bytes
+
+
+def test_a_session_that_gets_shorter_makes_room():
+    """What is counted is what it holds now: edits cut conversations, and idle ones go."""
+    now = [0.0]
+    registry = SessionRegistry(idle_ttl_s=1, clock=lambda: now[0])
+    session = talked(registry, 0, 5, 1000)
+    session.journal = Journal()
+    session.wording = session.answer = None
+    registry.weigh(session)
+    assert registry.held_bytes == session.size_bytes
+    now[0] = 2.0
+    registry.expire()
+    assert registry.held_bytes == 0
+
+
+def test_a_session_is_weighed_at_the_end_of_each_turn_however_it_ends():
+    """What is counted is what is held: after answers, after cancels, after steps that failed."""
+    server = Server()
+    sessions = server.policy.sessions
+    served = [said(*range(length)) for length in (5, 200, 40)]
+    fails = Broken(server, Decode)
+    for number, prompt in enumerate(served):
+        server.serve(prompt, hint=f"h{number}")
+        assert sessions.held_bytes == weight(sessions)
+        server.serve((*prompt, 7), hint=f"h{number}", cancel=Cancelled())
+        assert sessions.held_bytes == weight(sessions)
+        server.serve((*prompt, 8), hint=f"h{number}", perform=fails)
+        assert sessions.held_bytes == weight(sessions)
+    assert weight(sessions) > 245 * 4
+
+
+def weight(sessions):
+    """What the sessions of the namespace hold, counted anew."""
+    return sum(session.size_bytes for session in sessions.newest("a"))
+
+
+class Cancelled:
+    """A token that is set from the beginning."""
+
+    cancelled = True
+
+
+class Broken:
+    """Steps of one kind fail."""
+
+    def __init__(self, server, kind):
+        self.server, self.kind = server, kind
+
+    def __call__(self, step):
+        if isinstance(step, self.kind):
+            self.server.engine.reset()
+            raise EngineFailed("broken")
+        return self.server.performer.perform(step)

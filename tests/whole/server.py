@@ -8,6 +8,7 @@ import attrs
 import httpx
 import trio
 
+from flashrt.bench.soak.wire import Place
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.fake import FakeEngine
 from flashrt.engine.protocol import Engine
@@ -44,6 +45,11 @@ class Server:
         """The root URL."""
         return self.address.url
 
+    @property
+    def place(self) -> Place:
+        """The same for clients of the soak's kind."""
+        return Place(self.address.host, self.address.port)
+
     async def chat(self, text: str = "hello", **wish: Any) -> dict[str, Any]:
         """One buffered chat answer; fails unless it is a 200."""
         answer = await self.http.post("/v1/chat/completions", json=chat_body(text, **wish))
@@ -70,23 +76,38 @@ def chat_body(text: str, **wish: Any) -> dict[str, Any]:
 
 @asynccontextmanager
 async def running_server(
-    engine: Engine, *, performer: Performer | None = None, within_s: float = 60, **wish: Any
+    engine: Engine,
+    *,
+    performer: Performer | None = None,
+    voice: Voice = VOICE,
+    stall_s: float | None = None,
+    within_s: float = 60,
+    **wish: Any,
 ) -> AsyncIterator[Server]:
-    """Serve `engine` for the block; `performer` may gate its steps."""
+    """Serve `engine` for the block; `performer` may gate its steps, and `voice` its prompts.
+
+    `stall_s`: a --client-stall-s that is shorter than a person may ask for.
+    """
     flags = {"port": 0, **wish}
     settings = load({name: str(value) for name, value in flags.items()}, environ={})
+    if stall_s is not None:
+        settings = attrs.evolve(settings, client_stall_s=stall_s)
     with trio.fail_after(within_s):
         async with trio.open_nursery() as nursery:
-            address = await nursery.start(_serve, settings, engine, performer)
-            async with httpx.AsyncClient(base_url=address.url, timeout=within_s) as client:
+            address = await nursery.start(_serve, settings, voice, engine, performer)
+            # There is no TLS here, and to load certificates takes longer than most tests.
+            async with httpx.AsyncClient(
+                base_url=address.url, timeout=within_s, verify=False
+            ) as client:
                 yield Server(address, client)
             nursery.cancel_scope.cancel()
 
 
 async def _serve(
     settings: Settings,
+    voice: Voice,
     engine: Engine,
     performer: Performer | None,
     task_status: trio.TaskStatus[Address],
 ) -> None:
-    await serve(settings, VOICE, engine, performer=performer, task_status=task_status)
+    await serve(settings, voice, engine, performer=performer, task_status=task_status)

@@ -16,7 +16,7 @@ from flashrt.settings import load
 from tests.gate import GatedPerformer
 from tests.test_service import service
 from tests.whole.server import ENDLESS, VOICE, Server, chat_body, fake_engine, running_server
-from tests.whole.test_hang_up import MANY, health, until
+from tests.whole.watch import MANY, health, until
 
 CHAT = "/v1/chat/completions"
 FIRST = {"role": "user", "content": "the first question"}

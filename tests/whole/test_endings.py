@@ -75,7 +75,7 @@ async def test_a_text_swept_over_its_length_and_over_stop_strings(burst):
 
 
 EVERY = range(1, 201)
-SOME = (1, 2, 20, 63, 65)
+SOME = (2, 65)
 
 
 @pytest.mark.parametrize("drafts", [0, 4])
@@ -86,9 +86,12 @@ async def test_every_length_of_the_real_engine_is_a_prefix_of_one_text(lengths, 
     engine = HybridEngine.load(DEMO_PATH, max_seq=512, sampleable=sampleable, progress=False)
     wish = {"temperature": 1, "seed": 5, "flashrt_draft_tokens": drafts, **ENDLESS}
     async with running_server(engine, within_s=600) as server:
-        last, choice = await cut_at(server, 200, **wish)
+        longest = max(lengths)
+        last, choice = await cut_at(server, longest, **wish)
         whole = last["reasoning_content"] + last["content"]
         for most in lengths:
             message, choice = await cut_at(server, most, **wish)
             assert whole.startswith(message["reasoning_content"] + message["content"])
-            assert choice["finish_reason"] == ("length" if most < 200 else last["finish_reason"])
+            assert choice["finish_reason"] == (
+                "length" if most < longest else last["finish_reason"]
+            )

@@ -11,9 +11,10 @@ import pytest
 import trio
 
 from tests.gate import GatedPerformer
-from tests.whole.server import ENDLESS, running_server
+from tests.http.vocabulary import post
+from tests.whole.server import ENDLESS, chat_body, running_server
 from tests.whole.talk import PathRun, Talk, demo_engine, system, tail, user, words
-from tests.whole.test_hang_up import request_bytes, until, until_states
+from tests.whole.watch import until, until_states
 
 CUT = 128
 """--chunk-tokens of these servers: a long prompt here has many cuts."""
@@ -62,11 +63,12 @@ def greets(server, text="s", **wish):
 
 
 @DTYPES
-async def test_thirty_turns_prefill_their_tails(dtype, oracle):
+@pytest.mark.parametrize("turns", [10, pytest.param(30, marks=pytest.mark.slow)])
+async def test_later_turns_prefill_their_tails(dtype, turns, oracle):
     """Append-only, each ended by its length. Oracle: path; cold in float32."""
     async with serving(dtype) as server:
         talk = greets(server)
-        for turn in range(30):
+        for turn in range(turns):
             await talk.ask(user(f"question {turn}"))
     first, *later = talk.answers
     assert first.action == "rebuild"
@@ -74,7 +76,7 @@ async def test_thirty_turns_prefill_their_tails(dtype, oracle):
         assert answer.action in ("append", "message_append")
         assert answer.new == tail(answer, before) + PENDING
         assert answer.reuse["miss"] is None
-    oracle.meets(first, later[0], later[11], later[-1])
+    oracle.meets(first, later[0], later[turns // 2], later[-1])
     if dtype == "float32":
         oracle.meets_cold(first, later[0], later[-1])
 
@@ -152,7 +154,7 @@ async def test_a_cancelled_prefill_is_not_read_again(dtype, oracle):
     text = words(500, "long")
     async with serving(dtype, engine=engine, performer=gate) as server:
         leaver = await server.stream()
-        await leaver.send_all(request_bytes(text, stream=True))
+        await leaver.send_all(post(chat_body(text, stream=True)))
         gate.allow(1)
         await until(lambda: len(gate.steps) == 1)
         total = 1500  # about what the prompt has

@@ -22,6 +22,8 @@ SETTLE_WITHIN_S = 20
 
 REST_READINGS = 5
 
+SERVE = ("flashrt", "serve")
+
 MIB = 1 << 20
 RSS_FROM_ACTION = 2000
 GROWTH_MAX_BYTES = 20 * MIB
@@ -125,18 +127,22 @@ class ServerProcess:
 
 @asynccontextmanager
 async def server_process(
-    flags: Sequence[str], key: str = "", log_file: Path | None = None
+    flags: Sequence[str],
+    key: str = "",
+    log_file: Path | None = None,
+    command: Sequence[str] = SERVE,
 ) -> AsyncIterator[ServerProcess]:
     """Serve the demo checkpoint for the block; `key`: the API key that it asks for, "" for none.
 
-    `log_file`: where its standard error is kept, if it should be.
+    `log_file`: where its standard error is kept, if it should be. `command`: another module that
+    serves, and says where as `flashrt serve` does.
     """
     environment = {k: v for k, v in os.environ.items() if not k.startswith("FLASHRT_")}
     if key:
         environment["FLASHRT_API_KEY"] = key
     with tempfile.TemporaryFile() if log_file is None else log_file.open("wb+") as log:
         process = await trio.lowlevel.open_process(
-            [sys.executable, "-m", "flashrt", "serve", *flags],
+            [sys.executable, "-m", *command, *flags],
             stdout=subprocess.PIPE,
             stderr=log,
             env=environment,

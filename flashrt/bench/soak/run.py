@@ -46,6 +46,7 @@ VIOLATIONS_MAX = 100
 """A server that is broken altogether need not be asked for all of it."""
 
 PROGRESS_EVERY = 500
+USAGE_EVERY = 1000
 WARMING_REQUESTS = 3
 
 
@@ -176,7 +177,7 @@ class _Soak:
 
     def _note_progress(self) -> None:
         finished = self._tally.finished
-        if finished == RSS_FROM_ACTION:
+        if finished % USAGE_EVERY == 0:
             self._read_usage(f"after action {finished}")
         if finished % PROGRESS_EVERY == 0:
             found = len(self._tally.violations)
@@ -251,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if asked["url"] is not None:
             place_of(asked["url"], "")
         if file is not None:
-            file.touch()
+            file.open("a").close()
     except (ValueError, OSError) as error:
         parser.error(str(error))
     options = Options(key=asked.pop("api_key"), **asked)

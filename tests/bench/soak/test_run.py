@@ -1,15 +1,20 @@
 """The soak against real servers: a sound one has no violations, and each planted fault is found."""
 
+import io
 import json
+import os
 import re
 import socket
+from types import SimpleNamespace
 
 import pytest
 import trio
 
 from flashrt import serve
 from flashrt.bench.soak import quiet
-from flashrt.bench.soak.run import main
+from flashrt.bench.soak.process import ServerProcess
+from flashrt.bench.soak.run import Options, _Soak, main
+from flashrt.bench.soak.wire import Place
 from flashrt.engine.fake import FakeEngine
 from flashrt.http.app import make_app
 from flashrt.metrics.ledger import Ledger
@@ -181,6 +186,18 @@ def test_what_cannot_be_done_is_said_before_anything_starts(flags, words, capsys
     with pytest.raises(SystemExit):
         main(flags)
     assert words in capsys.readouterr().err
+
+
+def test_what_the_process_holds_is_read_every_thousand_actions():
+    """So that growth is seen where it begins, and not only that there was some."""
+    place = Place("127.0.0.1", 1)
+    process = ServerProcess(SimpleNamespace(pid=os.getpid()), place, io.BytesIO())
+    options = Options(None, "", 8, 3500, 1.0, 1, 0.0, 1.0)
+    running = _Soak(options, place, place, process)
+    for _ in range(3500):
+        running._tally.took("probe", 1.0)
+        running._note_progress()
+    assert list(running._outcome.usage) == [f"after action {n}" for n in (1000, 2000, 3000)]
 
 
 @pytest.mark.slow
