@@ -89,7 +89,8 @@ def _url(text: str) -> str:
     try:
         parts = urlsplit(text)
         if parts.scheme in CONNECTIONS and parts.hostname and parts.port != 0:
-            return text
+            # Where no path is named, the one that every server of this API has.
+            return text if parts.path.strip("/") else f"{parts.scheme}://{parts.netloc}/v1"
     except ValueError:
         pass
     raise argparse.ArgumentTypeError(f"{text!r} is no URL such as http://127.0.0.1:8000/v1")

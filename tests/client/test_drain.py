@@ -26,7 +26,7 @@ async def test_a_drain_is_begun_and_ended_at_the_root_or_at_v1(capsys):
         assert (await server.http.get("/health/ready")).status_code == 200
     said = capsys.readouterr().out
     assert f"{server.url}/v1 is soft draining\n" in said
-    assert f"{server.url} is ready\n" in said
+    assert f"{server.url}/v1 is ready\n" in said
 
 
 async def test_wait_returns_when_the_last_request_is_over(monkeypatch, capsys):

@@ -34,6 +34,20 @@ def test_a_key_is_never_printed():
 
 
 @pytest.mark.parametrize(
+    ("said", "asked"),
+    [
+        ("http://a:8000", "http://a:8000/v1"),
+        ("http://a:8000/", "http://a:8000/v1"),
+        ("https://a/gate/v1", "https://a/gate/v1"),
+        ("http://a/v1/", "http://a/v1/"),
+    ],
+)
+def test_a_url_without_a_path_means_v1(said, asked):
+    """As the server's own `listening` line shows it."""
+    assert options("--url", said).url == asked
+
+
+@pytest.mark.parametrize(
     ("argv", "words"),
     [
         (["--url", "localhost:8000"], "argument --url: 'localhost:8000' is no URL such as http://"),

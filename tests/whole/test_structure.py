@@ -16,6 +16,12 @@ from tests.whole.talk import demo_engine
 CHAT = "/v1/chat/completions"
 THOUGHTS = [{"enable_thinking": False}, {"thinking_budget": 3}]
 SAMPLINGS = [{"temperature": 0}, {"temperature": 1, "top_k": 0, "top_p": 1, "seed": 4}]
+WAYS = [
+    (THOUGHTS[0], SAMPLINGS[0]),
+    (THOUGHTS[1], SAMPLINGS[1]),
+    pytest.param(THOUGHTS[0], SAMPLINGS[1], marks=pytest.mark.slow),
+    pytest.param(THOUGHTS[1], SAMPLINGS[0], marks=pytest.mark.slow),
+]
 
 
 class Paint(BaseModel):
@@ -68,8 +74,7 @@ async def answers(server, **wish):
     return choice, streamed
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("thought", THOUGHTS)
+@pytest.mark.parametrize(("thought", "sampling"), WAYS)
 async def test_text_is_a_value_of_its_schema(engine, thought, sampling):
     """Whatever the model thinks, however it samples and drafts: it fits, and ends by itself."""
     wish = {"response_format": json_format(Paint.model_json_schema()), **thought, **sampling}
@@ -80,8 +85,7 @@ async def test_text_is_a_value_of_its_schema(engine, thought, sampling):
     assert bool(choice["message"].get("reasoning_content")) == ("thinking_budget" in thought)
 
 
-@pytest.mark.parametrize("sampling", SAMPLINGS)
-@pytest.mark.parametrize("thought", THOUGHTS)
+@pytest.mark.parametrize(("thought", "sampling"), WAYS)
 async def test_a_named_tool_is_called_with_values_of_its_types(engine, thought, sampling):
     """One complete call, of that tool and no other."""
     wish = {"tools": TOOLS, "tool_choice": NAMED, **thought, **sampling}

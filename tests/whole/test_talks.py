@@ -38,7 +38,8 @@ TOOL = {
     },
 }
 
-DTYPES = pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+BFLOAT16 = pytest.param("bfloat16", marks=pytest.mark.slow)
+DTYPES = pytest.mark.parametrize("dtype", ["float32", BFLOAT16])
 
 
 def serving(dtype, *, engine=None, performer=None, **wish):
@@ -62,7 +63,7 @@ def greets(server, text="s", **wish):
     return Talk(server, [system(words(40, text))], wish)
 
 
-@DTYPES
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
 @pytest.mark.parametrize("turns", [10, pytest.param(30, marks=pytest.mark.slow)])
 async def test_later_turns_prefill_their_tails(dtype, turns, oracle):
     """Append-only, each ended by its length. Oracle: path; cold in float32."""

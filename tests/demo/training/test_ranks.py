@@ -5,6 +5,7 @@ import socket
 import subprocess
 import sys
 
+import pytest
 import torch
 
 from flashrt.demo.training.train import Trainer, parse
@@ -33,6 +34,7 @@ def _together(out):
     assert [process.wait(120) for process in running] == [0] * COUNT
 
 
+@pytest.mark.slow
 def test_two_processes_take_the_steps_of_one(tmp_path):
     """Each reads half of the rows; weights and counts are the same."""
     Trainer(parse([*ARGS.split(), "--out", str(tmp_path / "one")])).run()
