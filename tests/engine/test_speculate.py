@@ -101,9 +101,7 @@ QUICK = [
     ("dense", "bfloat16", "1.0", "mtp 3"),
     ("dense", "float32", "penalties", "now so, now so"),
     ("dense", "bfloat16", "greedy penalties", "oracle 63"),
-    ("mixture", "float32", "top-k and top-p", "adversary 5"),
     ("mixture", "bfloat16", "0.7", "mtp 1"),
-    ("guessed", "float32", "greedy", "mtp 8"),
     ("guessed", "bfloat16", "1.0", "adaptive"),
     ("guessed", "bfloat16", "penalties", "mtp 2"),
 ]

@@ -60,7 +60,13 @@ async def conversation(server):
     return [answer for answer, _ in turns], sum(again for _, again in turns)
 
 
-@pytest.mark.parametrize("done", [False, True], ids=["before it is done", "when it is done"])
+@pytest.mark.parametrize(
+    "done",
+    [
+        pytest.param(False, id="before it is done"),
+        pytest.param(True, id="when it is done", marks=pytest.mark.slow),
+    ],
+)
 @pytest.mark.parametrize("steps", [SOME, pytest.param(EVERY, marks=pytest.mark.slow)], ids=len)
 async def test_a_fault_at_any_step_is_one_error_and_the_next_answers_are_their_oracles(
     engine, path_run, steps, done
