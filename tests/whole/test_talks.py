@@ -10,6 +10,7 @@ import random
 import pytest
 import trio
 
+from flashrt.bench.soak.talks import TOOL
 from tests.gate import GatedPerformer
 from tests.http.vocabulary import post
 from tests.whole.server import ENDLESS, chat_body, running_server
@@ -21,22 +22,6 @@ CUT = 128
 
 PENDING = 1
 """The newest id of an answer is in the journal, but not processed."""
-
-TOOL = {
-    "type": "function",
-    "function": {
-        "name": "look_up",
-        "description": "Looks something up",
-        "parameters": {
-            "type": "object",
-            "properties": {
-                "shelf": {"type": "string", "enum": ["north", "south"]},
-                "deep": {"type": "boolean"},
-            },
-            "required": ["shelf", "deep"],
-        },
-    },
-}
 
 BFLOAT16 = pytest.param("bfloat16", marks=pytest.mark.slow)
 DTYPES = pytest.mark.parametrize("dtype", ["float32", BFLOAT16])

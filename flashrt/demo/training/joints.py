@@ -24,7 +24,7 @@ IN_ORDER = [
     ("", "\nand then\n", ""), ("", "\n\nWhen done:\n\n", ""), ("", " >> ", ""), ("", " -> ", ""), ("", " => ", " (in this order)"),
     ("Please go through this list.\n#. ", "\n#. ", "\nOne at a time."), ("Part #. ", " Part #. ", ""), ("Job #: ", ", job #: ", ""),
     ("To start: ", " To finish: ", ""), ("Before anything else: ", " Only after it: ", ""), ("", " Later: ", ""), ("", " After this one: ", ""),
-    ("A. ", " B. ", ""), ("", " Follow up with: ", ""), ("I need one thing first. ", " The next one. ", ""),
+    ("", " Follow up with: ", ""), ("I need one thing first. ", " The next one. ", ""),
     ("Let's go step by step. ", " Right after: ", ""), ("", " The moment you have it: ", ""), ("", " Second thing: ", ""),
 ]  # fmt: skip
 TOGETHER = [
@@ -41,8 +41,6 @@ TOGETHER = [
 def joined(r: random.Random, parts: list[str], forms: list[tuple[str, str, str]]) -> str:
     """The requests in one of the forms, each a sentence."""
     start, between, end = r.choice(forms)
-    if len(parts) > 2 and start == "A. ":
-        start, between = "#. ", " #. "
     text = ""
     for number, part in enumerate(parts, 1):
         mark = (between if number > 1 else start).replace("#", str(number))
