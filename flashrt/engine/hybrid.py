@@ -29,7 +29,7 @@ from flashrt.engine.protocol import (
     SamplingParams,
     TokenLogprobs,
 )
-from flashrt.engine.sampler import Sampler
+from flashrt.engine.sampler import Sampler, takes_likeliest
 from flashrt.engine.selfcheck import check_rows
 from flashrt.engine.speculate import Draft, Drafting, accept, drafts_for
 from flashrt.engine.weights import ModelWeights
@@ -298,8 +298,13 @@ class HybridEngine:
         if rows:
             self._guard(self._live.process_rows, rows)
         logits = self._guard(self._live.logits_of, 1 + len(draft.ids))
+        best: list[int | None] = [None] * len(logits)
+        if allowed is None and takes_likeliest(params):
+            best = self._sampler.likeliest(logits)
 
         def choose(row: int) -> int:
+            if (id_ := best[row]) is not None:
+                return id_
             limit = None if allowed is None else allowed[row]
             return self._sampler.choose(logits[row], params, journal=journal, allowed=limit)
 

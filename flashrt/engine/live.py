@@ -18,6 +18,7 @@ from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, Buffers
 from flashrt.engine.config import ModelConfig
+from flashrt.engine.kernels import model_for
 from flashrt.engine.linear import ROWS_MAX
 from flashrt.engine.model import Model
 from flashrt.engine.mtp import Choose, MtpState
@@ -55,7 +56,7 @@ class LiveState:
                 f"max_seq = {max_seq} needs {need / 1e9:.1f} GB of state on {device}, which cannot "
                 "be allocated; ask for a shorter window"
             ) from error
-        model = Model(config, weights, buffers)
+        model = model_for(config, weights, buffers)
         return cls(model, buffers, MtpState.of(model))
 
     @torch.inference_mode()
@@ -121,8 +122,7 @@ class LiveState:
     def _settle(self) -> None:
         """Fold what is complete: rows are about to be processed behind it."""
         while self.anchor < self.position // CHUNK:
-            for state in self.buffers.linear:
-                state.anchors[(self.anchor + 1) % 2] = self.model.folded(state, self.anchor)
+            self.buffers.anchors[:, (self.anchor + 1) % 2] = self.model.folded(self.anchor)
             self.anchor += 1
         self.floor = max(self.floor, (self.anchor - 1) * CHUNK)
 
@@ -239,7 +239,7 @@ class LiveState:
         """[Ll, Hv, dk, dv]: stored, or folded from the open chunk just before."""
         if chunk <= self.anchor:
             return self.buffers.anchors[:, chunk % 2].clone()
-        return torch.stack([self.model.folded(state, chunk - 1) for state in self.buffers.linear])
+        return self.model.folded(chunk - 1)
 
     def _before(self, position: int) -> Tensor:
         """Where the raw rows lie that a convolution at `position` still sees."""

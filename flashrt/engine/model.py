@@ -93,9 +93,9 @@ class Model:
         """[M <= 64, h] -> [M, V] float32, row-invariantly."""
         return self.head_product(hidden, self.weights.lm_head)
 
-    def folded(self, state: LinearState, chunk: int) -> Tensor:
-        """The anchor after `chunk` [Hv, dk, dv], with the bits of a fold that rows cross."""
-        return folded(state, chunk)
+    def folded(self, chunk: int) -> Tensor:
+        """The anchors after `chunk` [Ll, Hv, dk, dv], with the bits of a fold that rows cross."""
+        return torch.stack([folded(state, chunk) for state in self.buffers.linear])
 
     def _run(self, ids: Sequence[int], go: Pass) -> Tensor:
         rows = go.pad(torch.tensor(ids, device=self.device))

@@ -15,6 +15,7 @@ What drafting writes is never counted as filled.
 """
 
 from collections.abc import Callable, Sequence
+from typing import Protocol
 
 import attrs
 import torch
@@ -22,6 +23,7 @@ from torch import Tensor
 
 from flashrt.engine import ops
 from flashrt.engine.buffers import RING
+from flashrt.engine.kernels import mtp_rows_for
 from flashrt.engine.linear import GROUP
 from flashrt.engine.mixers import FullMixer
 from flashrt.engine.model import Layer, Model, layer_of
@@ -32,7 +34,13 @@ LAG_MAX = 64
 """Slots that may wait to be filled: their hidden rows must still be in the ring."""
 
 Choose = Callable[[Tensor, Sequence[int]], int]
-"""The id that logits [V] float32 propose behind the ids drafted so far."""
+"""The id that logits [V] float32 propose behind the ids drafted so far. Raises StopIteration where
+none is proposed."""
+
+
+def likeliest(logits: Tensor, drafted: Sequence[int]) -> int:
+    """Proposes the best id: what a choice without noise, limits or penalties would be."""
+    return int(logits.argmax())
 
 
 @attrs.frozen(eq=False)
@@ -67,6 +75,15 @@ class MtpLayer:
         """Write the K and V of slots go.position .. from ids [T] and hidden rows [T, h]."""
         self._store(self.layer.normed(self._paired(ids, hidden, go)), go)
 
+    def hidden(self, start: int, count: int) -> Tensor:
+        """[count, h]: final hidden rows from position `start` on, which must be in the ring."""
+        ring = self.model.buffers.hidden
+        return ring[ring_index(start, start + count, ring.device)]
+
+    def tensor(self, ids: Sequence[int]) -> Tensor:
+        """Ids where the layer's weights are."""
+        return torch.tensor(ids, device=self.model.device)
+
     def forward(self, ids: Tensor, hidden: Tensor, go: Pass) -> Tensor:
         """Write K and V as `fill` does, and go through the whole layer -> m [T, h]."""
         x = self._paired(ids, hidden, go)
@@ -88,6 +105,42 @@ class MtpLayer:
         self.mixer.store(k, v, go)
 
 
+class MtpRows(Protocol):
+    """What is done row by row, with bits that depend on nothing but a slot's own pair."""
+
+    def fill(self, ids: Sequence[int], slot: int) -> None:
+        """Fill the slots from `slot` on, at most GROUP; hidden rows are in the ring."""
+        ...
+
+    def draft(self, pending: int, slot: int, count: int, choose: Choose) -> tuple[int, ...]:
+        """At most `count` ids behind the pending one, which `slot` waits for."""
+        ...
+
+
+@attrs.frozen(eq=False)
+class TorchMtpRows:
+    """By the layer's own forward pass."""
+
+    layer: MtpLayer
+
+    def fill(self, ids: Sequence[int], slot: int) -> None:
+        """In one group."""
+        hidden, go = self.layer.hidden(slot, len(ids)), RowsPass(slot, len(ids), anchor=0)
+        self.layer.fill(self.layer.tensor(ids), hidden, go)
+
+    def draft(self, pending: int, slot: int, count: int, choose: Choose) -> tuple[int, ...]:
+        """One by one."""
+        layer, ids = self.layer, [pending]
+        hidden = layer.hidden(slot, 1)
+        for at in range(slot, slot + count):
+            hidden = layer.forward(layer.tensor(ids[-1:]), hidden, RowsPass(at, 1, anchor=0))
+            try:
+                ids.append(choose(layer.model.head(hidden)[0], ids[1:]))
+            except StopIteration:
+                break
+        return tuple(ids[1:])
+
+
 @attrs.define(eq=False)
 class MtpState:
     """How far the cache is filled, and the ids to fill it further with.
@@ -96,6 +149,7 @@ class MtpState:
     """
 
     layer: MtpLayer
+    rows: MtpRows
     filled: int = 0
     """Slots [0, filled) hold what they hold for good."""
     recent: list[int] = attrs.field(factory=lambda: [0] * RING)
@@ -106,7 +160,8 @@ class MtpState:
         """None where the checkpoint has no MTP layer."""
         if model.weights.mtp is None or model.buffers.mtp_kv is None:
             return None
-        return cls(MtpLayer.of(model, model.weights.mtp, model.buffers.mtp_kv))
+        layer = MtpLayer.of(model, model.weights.mtp, model.buffers.mtp_kv)
+        return cls(layer, mtp_rows_for(layer))
 
     def note(self, ids: Sequence[int], position: int) -> None:
         """These ids have been processed at `position`."""
@@ -123,39 +178,23 @@ class MtpState:
         """Fill every slot whose token is processed: those below position - 1."""
         while (count := min(GROUP, position - 1 - self.filled)) > 0:
             ids = [self.recent[i % RING] for i in range(self.filled + 1, self.filled + 1 + count)]
-            hidden = self._hidden(self.filled, count)
-            self.layer.fill(self._tensor(ids), hidden, RowsPass(self.filled, count, anchor=0))
+            self.rows.fill(ids, self.filled)
             self.filled += count
 
     def before(self, position: int) -> Tensor:
         """[0 or 1, h]: a copy of the hidden row that waits for the first id of a block."""
-        return self._hidden(position - 1, 1) if position else self._hidden(0, 0)
+        return self.layer.hidden(position - 1, 1) if position else self.layer.hidden(0, 0)
 
     def block(self, ids: Sequence[int], position: int, before: Tensor, hidden: Tensor) -> None:
         """Fill the slots that a block's ids complete, with its hidden rows [T, h]."""
         pairs = torch.cat((before, hidden[:-1]))
         start = position - len(before)
         if len(pairs):
-            new = self._tensor(ids[len(ids) - len(pairs) :])
+            new = self.layer.tensor(ids[len(ids) - len(pairs) :])
             self.layer.fill(new, pairs, BlockPass(start, len(pairs)))
         self.filled = start + len(pairs)
 
     def draft(self, pending: int, position: int, count: int, choose: Choose) -> tuple[int, ...]:
-        """At most `count` ids behind the pending one; fewer where `choose` raises StopIteration."""
+        """At most `count` ids behind the pending one; fewer where `choose` stops."""
         self.settle(position)
-        hidden, ids = self._hidden(position - 1, 1), [pending]
-        for slot in range(position - 1, position - 1 + count):
-            hidden = self.layer.forward(self._tensor(ids[-1:]), hidden, RowsPass(slot, 1, anchor=0))
-            logits = self.layer.model.head(hidden)[0]
-            try:
-                ids.append(choose(logits, ids[1:]))
-            except StopIteration:
-                break
-        return tuple(ids[1:])
-
-    def _hidden(self, start: int, count: int) -> Tensor:
-        ring = self.layer.model.buffers.hidden
-        return ring[ring_index(start, start + count, ring.device)]
-
-    def _tensor(self, ids: Sequence[int]) -> Tensor:
-        return torch.tensor(ids, device=self.layer.model.device)
+        return self.rows.draft(pending, position - 1, count, choose)

@@ -77,6 +77,18 @@ class Sampler:
         ids, scaled = _limited(ids, scaled, params)
         return int(ids[np.argmax(scaled + gumbel(params.seed, len(journal), ids))])
 
+    def likeliest(self, logits: Tensor) -> list[int | None]:
+        """The best id of each row [R, V], the lowest of equals; None for a broken row.
+
+        All rows come from their device in one transfer.
+        """
+        scores = logits[:, : self.sampleable]
+        best = scores.argmax(-1)
+        values = scores.gather(1, best[:, None])[:, 0]
+        chosen, reached = torch.stack((best.double(), values.double())).tolist()
+        pairs = zip(chosen, reached, strict=True)
+        return [int(id_) if np.isfinite(value) else None for id_, value in pairs]
+
     def logprobs(self, logits: Tensor, chosen: int, count: int) -> TokenLogprobs:
         """What row `logits` [V] says of the id chosen from it, and of its `count` likeliest ids.
 
@@ -196,6 +208,11 @@ def _mixed(x: int) -> int:
     x = ((x ^ (x >> 30)) * MIX_1) & MASK64
     x = ((x ^ (x >> 27)) * MIX_2) & MASK64
     return x ^ (x >> 31)
+
+
+def takes_likeliest(params: SamplingParams) -> bool:
+    """Whether the choice of an unconstrained row is its best id, whatever the journal says."""
+    return params.temperature <= 0 and not _changes_scores(params)
 
 
 def _penalises(params: SamplingParams) -> bool:

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK
 from flashrt.engine.ffn import matrices
-from flashrt.engine.linear import GROUP, rows_linear
+from flashrt.engine.linear import GROUP
 from flashrt.engine.live import LiveState
 from flashrt.engine.weights import FullAttentionWeights, LayerWeights
 from flashrt.errors import CannotServe
@@ -43,11 +43,11 @@ def _products(live: LiveState) -> Iterator[tuple[str, Product, Tensor]]:
             yield f"layers.{i} {part}", model.rows_product, weight
     if live.mtp:
         mtp = live.mtp.layer
-        yield "mtp fc", rows_linear, mtp.weights.fc
-        yield "mtp q projection", rows_linear, mtp.queries
-        yield "mtp k, v projection", rows_linear, mtp.keys_values
+        yield "mtp fc", model.rows_product, mtp.weights.fc
+        yield "mtp q projection", model.rows_product, mtp.queries
+        yield "mtp k, v projection", model.rows_product, mtp.keys_values
         for part, weight in _layer_matrices(mtp.weights.layer):
-            yield f"mtp {part}", rows_linear, weight
+            yield f"mtp {part}", model.rows_product, weight
 
 
 def _layer_matrices(layer: LayerWeights) -> Iterator[tuple[str, Tensor]]:

@@ -13,8 +13,9 @@ from torch import Tensor
 from flashrt.engine.drafting.depth import LOOKUP, MTP, Choice, Costs, DraftDepth
 from flashrt.engine.drafting.lookup import PromptLookup
 from flashrt.engine.live import LiveState
+from flashrt.engine.mtp import likeliest
 from flashrt.engine.protocol import EngineMisuse, SamplingParams
-from flashrt.engine.sampler import NoFiniteLogits, Sampler
+from flashrt.engine.sampler import NoFiniteLogits, Sampler, takes_likeliest
 
 COSTS = {
     "cpu": Costs(row=0.1, group=0.5, mtp=0.3),
@@ -69,7 +70,8 @@ class AdaptiveDrafts:
     def propose(self, journal: list[int], room: int) -> Draft:
         """From whichever drafter is expected to get further. An id that would stop is left out:
         its row chooses it without help."""
-        self.quoted = _until_stop(self.lookup.propose(journal, room), self.params.stop_ids)
+        stop_ids, sampleable = self.params.stop_ids, self.sampler.sampleable
+        self.quoted = _until_stop(self.lookup.propose(journal, room), stop_ids, sampleable)
         choice = self.depth.next(len(self.quoted))
         if choice.drafter == LOOKUP:
             return Draft(self.quoted[: choice.count], LOOKUP)
@@ -87,6 +89,9 @@ class AdaptiveDrafts:
     def _by_layer(self, journal: list[int], count: int) -> tuple[int, ...]:
         """Chosen as the row itself will choose, with the same limits and noise: so they agree more
         often than the likeliest id would."""
+        if takes_likeliest(self.params):
+            ids = self.live.draft(journal[-1], count, likeliest)
+            return _until_stop(ids, self.params.stop_ids, self.sampler.sampleable)
         ahead, known = list(journal), len(journal)
 
         def choose(logits: Tensor, drafted: Sequence[int]) -> int:
@@ -143,8 +148,9 @@ def accept(
             return
 
 
-def _until_stop(ids: tuple[int, ...], stop_ids: frozenset[int]) -> tuple[int, ...]:
+def _until_stop(ids: tuple[int, ...], stop_ids: frozenset[int], sampleable: int) -> tuple[int, ...]:
+    """The ids before one that stops, or that no row can choose."""
     for i, id_ in enumerate(ids):
-        if id_ in stop_ids:
+        if id_ in stop_ids or id_ >= sampleable:
             return ids[:i]
     return ids

@@ -61,9 +61,8 @@ FAULTS = (
     Fault(
         "an MTP slot whose bits depend on how many are filled with it",
         "flashrt/engine/mtp.py",
-        "            self.layer.fill(self._tensor(ids), hidden, "
-        "RowsPass(self.filled, count, anchor=0))",
-        "            self.layer.fill(self._tensor(ids), hidden, BlockPass(self.filled, count))",
+        "hidden, go = self.layer.hidden(slot, len(ids)), RowsPass(slot, len(ids), anchor=0)",
+        "hidden, go = self.layer.hidden(slot, len(ids)), BlockPass(slot, len(ids))",
         (*MTP, *DRAFTS),
         "when a capsule was taken would change its bytes (G4a)",
     ),

@@ -10,6 +10,7 @@ import hashlib
 import importlib.metadata
 import importlib.util
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -18,17 +19,31 @@ from flashrt.engine.config import ModelConfig
 from flashrt.engine.model import Model
 from flashrt.engine.weights import ModelWeights
 
+if TYPE_CHECKING:
+    from flashrt.engine.mtp import MtpLayer, MtpRows
+
 
 def model_for(config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> Model:
     """A model that runs by kernels where they run and know its shape, else by torch.
 
-    Writes to the buffers: clear them before use.
+    The buffers must be fresh; they are zeros afterwards.
     """
     if not usable(weights.embed.device) or not knows(config):
         return Model(config, weights, buffers)
     from flashrt.engine.kernels.model import KernelModel
 
     return KernelModel(config, weights, buffers)
+
+
+def mtp_rows_for(layer: "MtpLayer") -> "MtpRows":
+    """What goes row by row through an MTP layer: by kernels where its model runs by them."""
+    from flashrt.engine.mtp import TorchMtpRows
+
+    if type(layer.model) is Model:
+        return TorchMtpRows(layer)
+    from flashrt.engine.kernels.mtp import KernelMtpRows
+
+    return KernelMtpRows.of(layer)
 
 
 def usable(device: torch.device) -> bool:
@@ -39,7 +54,10 @@ def usable(device: torch.device) -> bool:
 def knows(config: ModelConfig) -> bool:
     """Whether there are kernels for every part of this shape: dense, heads of 16, 32, 64, ..."""
     sides = (config.head_dim, config.linear_key_dim, config.linear_value_dim)
-    return config.moe is None and all(side >= 16 and side & (side - 1) == 0 for side in sides)
+    fit = all(side >= 16 and side & (side - 1) == 0 for side in sides)
+    # With fewer value columns, Triton 3.6 makes wrong code of the products with long keys.
+    wide = config.linear_value_dim >= min(64, config.linear_key_dim)
+    return config.moe is None and fit and wide
 
 
 def fingerprint(device: torch.device) -> str:

@@ -20,7 +20,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, LinearState
+from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, Buffers, LinearState
 
 STEP, LONG_STEP = 8, 16
 """Rows that are computed together, in calls of up to STEP rows and in longer ones."""
@@ -275,14 +275,14 @@ def _fold_chunk(
     HK: tl.constexpr, HV: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr,
     EXACT: tl.constexpr,
 ):  # fmt: skip
-    """The fold of a whole chunk, on the tiles that `_delta_rows` folds."""
-    h = tl.program_id(0)
+    """The fold of a whole chunk of one layer, on the tiles that `_delta_rows` folds."""
+    h, layer = tl.program_id(0), tl.program_id(2).to(tl.int64)
     d = tl.arange(0, DK)
     c = tl.program_id(1) * BV + tl.arange(0, BV)
-    slot = (chunk % _SLOTS) * _CHUNK
+    slot = layer * _RING + (chunk % _SLOTS) * _CHUNK
     tile = d[:, None] * DV + c[None, :]
     _fold(
-        ANCHORS + ((chunk % 2) * HV + h) * DK * DV, OUT + h * DK * DV,
+        ANCHORS + ((layer * 2 + chunk % 2) * HV + h) * DK * DV, OUT + (layer * HV + h) * DK * DV,
         KEYS + (slot * HK + h // (HV // HK)) * DK, VALUES + (slot * HV + h) * DV,
         DECAYS + slot * HV + h, HK * DK, HV * DV, HV, d, c, tile, EXACT,
     )  # fmt: skip
@@ -292,12 +292,12 @@ COLUMNS = 64
 """Value columns of a head in one program. Part of what fixes bits."""
 
 
-def _shape(state: LinearState, columns: int) -> dict[str, int]:
+def _shape(state: LinearState | Buffers, columns: int) -> dict[str, int]:
     """The constants of one layer; `columns` is BV."""
-    _, hv, dk, dv = state.anchors.shape
+    hv, dk, dv = state.anchors.shape[-3:]
     bv = min(columns, dv)
     return {
-        "HK": state.keys.shape[2], "HV": hv, "DK": dk, "DV": dv, "BV": bv,
+        "HK": state.keys.shape[-2], "HV": hv, "DK": dk, "DV": dv, "BV": bv,
         "EXACT": state.keys.dtype == torch.float32, "num_warps": max(4, bv // 8),
     }  # fmt: skip
 
@@ -329,11 +329,15 @@ def delta_rows(
     return o
 
 
-def folded(state: LinearState, chunk: int, columns: int = COLUMNS) -> Tensor:
-    """The anchor after `chunk` [Hv, dk, dv], with the bits that `delta_rows` would store."""
+def folded(state: LinearState | Buffers, chunk: int, columns: int = COLUMNS) -> Tensor:
+    """The anchor after `chunk` [Hv, dk, dv], with the bits that `delta_rows` would store.
+
+    Of a model's buffers: those of all its layers [Ll, Hv, dk, dv] in one launch.
+    """
     shape = _shape(state, columns)
-    out = torch.empty_like(state.anchors[0])
-    _fold_chunk[(shape["HV"], shape["DV"] // shape["BV"])](
+    out = state.anchors.new_empty(*state.anchors.shape[:-4], *state.anchors.shape[-3:])
+    layers = out.numel() // (shape["HV"] * shape["DK"] * shape["DV"])
+    _fold_chunk[(shape["HV"], shape["DV"] // shape["BV"], layers)](
         state.keys, state.values, state.decays, state.anchors, out, chunk, **shape
     )
     return out

@@ -1,7 +1,6 @@
-"""A model whose few-row passes run by kernels, as captured graphs where one was captured."""
+"""A model that runs by kernels: rows and short blocks as captured graphs, long blocks without."""
 
-import copy
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Any
 
@@ -9,26 +8,28 @@ import attrs
 import torch
 from torch import Tensor
 
-from flashrt.engine.buffers import CHUNK, Buffers, LinearState
+from flashrt.engine.buffers import CHUNK, Buffers
 from flashrt.engine.config import ModelConfig
-from flashrt.engine.kernels import delta
+from flashrt.engine.kernels import block, delta
+from flashrt.engine.kernels.block import BlockStep
+from flashrt.engine.kernels.graphs import Graph, capturing
 from flashrt.engine.kernels.linear import head_linear, rows_linear
-from flashrt.engine.kernels.step import Graph, RowsStep
+from flashrt.engine.kernels.step import RowsStep
 from flashrt.engine.model import Model
 from flashrt.engine.weights import ModelWeights
 
 SHORTEST = 4096
 """Keys of the shortest bound; each next one is four times as long."""
 
-SHORT_BLOCK = 256
-"""Rows of a block up to which passes of rows are quicker."""
+ROWS = (1, 4, 8, 16, 32, 64)
+"""Rows of the captured row passes; a pass takes the next larger one, with dead rows."""
 
-SIZES = (1, 4, 8, 16, 32, 64)
-"""Rows of the captured graphs; a pass takes the next larger one, with dead rows."""
+BLOCKS = (32, 64, 128, 256, 512)
+"""Rows of the captured block passes; a longer block is computed before it is launched."""
 
 
 class KernelModel(Model):
-    """Rows, short blocks, logits and folds by kernels; long blocks by the torch model.
+    """Rows, blocks, logits and folds by kernels; blocks of a float32 model by the torch model.
 
     Its rows do not have the torch model's bits: one engine uses one of the two for all it does.
     """
@@ -36,80 +37,79 @@ class KernelModel(Model):
     rows_product = staticmethod(rows_linear)
     head_product = staticmethod(head_linear)
 
-    def __init__(
-        self,
-        config: ModelConfig,
-        weights: ModelWeights,
-        buffers: Buffers,
-        sizes: Sequence[int] = SIZES,
-    ) -> None:
-        """Captures a graph for each of the rising `sizes` and each bound of keys.
+    def __init__(self, config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> None:
+        """Captures a graph for each size of a pass and each bound of keys.
 
-        This writes to the buffers: clear them before use.
+        This writes to the buffers, which are zeros afterwards.
         """
         super().__init__(config, weights, buffers)
-        self._step = RowsStep.of(self)
-        self._bounds = tuple(_bounds(buffers.kv.shape[3]))
-        self._sizes = tuple(sizes)
-        self._graphs = {
-            (size, bound): Graph.capture(partial(self._step.run, size, bound))
-            for size in self._sizes
-            for bound in self._bounds
-        }
+        self.bounds = tuple(_bounds(buffers.kv.shape[3]))
+        self._rows_step, self._block_step = RowsStep.of(self), BlockStep.of(self)
+        with capturing() as pool:
+            self._row_graphs = self._captured(self._rows_step.run, ROWS, pool)
+            blocks = BLOCKS if buffers.kv.dtype == torch.bfloat16 else ()
+            self._block_graphs = self._captured(self._block_step.run, blocks, pool)
         self._compile()
+        for tensor in _tensors(buffers):
+            tensor.zero_()
 
     def rows(self, ids: Sequence[int], position: int, anchor: int) -> None:
         """Process at most 64 rows at `position`. `anchor`: the newest chunk stored."""
-        self._rows(ids, position, anchor)
+        size = next(size for size in ROWS if len(ids) <= size)
+        self._rows_step.place(ids, position, anchor)
+        self._row_graphs[size, self._bound(position + len(ids))].replay()
 
     def block(self, ids: Sequence[int], position: int) -> Tensor:
-        """Process all rows at `position` together; their final hidden rows [T, h].
-
-        A short block goes in passes of rows: each reads all weights, and still takes less time than
-        launching the torch model.
-        """
-        if len(ids) > SHORT_BLOCK:
+        """Process all rows at `position`, in passes of a size that is quick; -> [T, h]."""
+        if self.buffers.kv.dtype != torch.bfloat16:
             return super().block(ids, position)
-        hidden, anchor = [], position // CHUNK
-        for lo in range(0, len(ids), self._sizes[-1]):
-            part = ids[lo : lo + self._sizes[-1]]
-            hidden.append(self._rows(part, position + lo, anchor).clone())
-            anchor = (position + lo) // CHUNK
-        last = (position + len(ids) - 1) // CHUNK
-        if last > anchor:  # the last pass used this fold and did not store it
-            for state in self.buffers.linear:
-                state.anchors[last % 2] = delta.folded(state, anchor)
+        hidden = []
+        for lo in range(0, len(ids), block.ROWS_MAX):
+            part, start = ids[lo : lo + block.ROWS_MAX], position + lo
+            if lo and start % CHUNK == 0:  # the pass before has left the chunk open
+                self.buffers.anchors[:, start // CHUNK % 2] = self.folded(start // CHUNK - 1)
+            hidden.append(self._block(part, start))
         return torch.cat(hidden)
 
-    def _rows(self, ids: Sequence[int], position: int, anchor: int) -> Tensor:
-        """Final hidden rows; the next replay overwrites them."""
-        bound = next(keys for keys in self._bounds if position + len(ids) <= keys)
-        size = next(size for size in self._sizes if len(ids) <= size)
-        self._step.place(ids, position, anchor)
-        return self._graphs[size, bound].replay()[: len(ids)]
+    def _block(self, ids: Sequence[int], position: int) -> Tensor:
+        bound, count = self._bound(position + len(ids)), len(ids)
+        self._block_step.place(ids, position)
+        size = next((size for size in BLOCKS if count <= size), None)
+        if size is None:
+            return self._block_step.run(count, bound)
+        return self._block_graphs[size, bound].replay()[:count].clone()
 
-    def folded(self, state: LinearState, chunk: int) -> Tensor:
-        """The anchor after `chunk`, with the bits of the fold inside a pass."""
-        return delta.folded(state, chunk)
+    def folded(self, chunk: int) -> Tensor:
+        """The anchors after `chunk` [Ll, Hv, dk, dv], with the bits of the fold inside a pass."""
+        return delta.folded(self.buffers, chunk)
+
+    def _bound(self, length: int) -> int:
+        return next(keys for keys in self.bounds if length <= keys)
+
+    def _captured(
+        self, run: Callable[[int, int], Tensor], sizes: Sequence[int], pool: Any
+    ) -> dict[tuple[int, int], Graph]:
+        """Graphs by size and bound, largest first: the smaller ones fit into its memory."""
+        return {
+            (size, bound): Graph.capture(partial(run, size, bound), pool)
+            for size in reversed(sizes)
+            for bound in reversed(self.bounds)
+        }
 
     def _compile(self) -> None:
         """What is not in a graph: nothing compiles while a request waits."""
         self.head(self.buffers.hidden[:1])
-        for state in self.buffers.linear[:1]:
-            delta.folded(state, 0)
+        self.folded(0)
+        if self._block_graphs:
+            self._block_step.place([0] * (BLOCKS[-1] + 1), 0)
+            for bound in self.bounds:
+                self._block_step.run(BLOCKS[-1] + 1, bound)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> "KernelModel":
-        """Over copies of the tensors; graphs cannot be copied, so new ones are captured."""
-        weights = copy.deepcopy(self.weights, memo)
-        buffers = copy.deepcopy(self.buffers, memo)
-        tensors = [
-            x for x in attrs.asdict(buffers, recurse=False).values() if isinstance(x, Tensor)
-        ]
-        saved = [tensor.clone() for tensor in tensors]
-        model = KernelModel(self.config, weights, buffers, self._sizes)
-        for tensor, value in zip(tensors, saved, strict=True):
-            tensor.copy_(value)
-        return model
+
+def _tensors(buffers: Buffers) -> Iterator[Tensor]:
+    """Each of them once."""
+    values = attrs.asdict(buffers, recurse=False).values()
+    return (value for value in values if isinstance(value, Tensor))
 
 
 def _bounds(longest: int) -> list[int]:

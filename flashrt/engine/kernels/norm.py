@@ -17,7 +17,7 @@ def _add_norm(
     live = n < N
     x = tl.load(X + m * N + n, mask=live, other=0.0).to(tl.float32)
     if COUNT > 0:
-        total = tl.load(PARTS + m * N + n, mask=live, other=0.0)
+        total = tl.load(PARTS + m * N + n, mask=live, other=0.0).to(tl.float32)
         for part in tl.static_range(1, COUNT):
             total += tl.load(PARTS + (part * rows + m) * N + n, mask=live, other=0.0)
         rounded = (x + total).to(X.dtype.element_ty)
@@ -31,7 +31,7 @@ def _add_norm(
 def add_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> Tensor:
     """x += sum of parts in order, in place; -> x / rms(x) * scale.
 
-    x [M, N]; parts [P, M, N] float32, or None to add nothing; scale [N] float32.
+    x [M, N]; parts [P, M, N] of any dtype, or None to add nothing; scale [N] float32.
     """
     rows, n = x.shape
     y = torch.empty_like(x)
@@ -143,3 +143,20 @@ def store_in_ring(ring: Tensor, at: Tensor, rows: Tensor) -> None:
     _store_in_ring[(len(rows), triton.cdiv(n, 1024))](
         rows, ring, at, n, RING_ROWS=len(ring), BLOCK=1024, num_warps=4
     )
+
+
+@triton.jit
+def _silu_mul(X, Y, N, BLOCK: tl.constexpr):
+    m = tl.program_id(0).to(tl.int64)
+    n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    gate = tl.load(X + m * 2 * N + n, mask=n < N).to(tl.float32)
+    up = tl.load(X + m * 2 * N + N + n, mask=n < N).to(tl.float32)
+    tl.store(Y + m * N + n, (gate * tl.sigmoid(gate) * up).to(Y.dtype.element_ty), mask=n < N)
+
+
+def silu_mul(gate_up: Tensor) -> Tensor:
+    """silu(gate) * up of gate_up [M, 2 N], gates first -> [M, N]."""
+    rows, n = len(gate_up), gate_up.shape[1] // 2
+    y = gate_up.new_empty(rows, n)
+    _silu_mul[(rows, triton.cdiv(n, 1024))](gate_up, y, n, BLOCK=1024, num_warps=4)
+    return y

@@ -4,8 +4,7 @@ Reference: `flashrt.engine.model.Model.rows`, `logits`. Where the rows stand is 
 so one captured graph serves a number of rows at every position below its bound of keys.
 """
 
-import gc
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import attrs
 import torch
@@ -30,21 +29,23 @@ class RowsStep:
     """A model's few-row pass; `ids` and `at` say which rows, and where they stand."""
 
     model: Model
-    ids: Tensor
-    """[ROWS_MAX] int64."""
+    words: Tensor
+    """[3 + ROWS_MAX] int32 of both:"""
     at: Tensor
     """[3] int32: position, newest chunk whose anchor is stored, rows that live."""
+    ids: Tensor
+    """[ROWS_MAX] int32."""
 
     @classmethod
     def of(cls, model: Model) -> "RowsStep":
         """At position 0."""
-        ids = torch.zeros(ROWS_MAX, dtype=torch.int64, device=model.device)
-        return cls(model, ids, torch.zeros(3, dtype=torch.int32, device=model.device))
+        words = torch.zeros(3 + ROWS_MAX, dtype=torch.int32, device=model.device)
+        return cls(model, words, words[:3], words[3:])
 
     def place(self, ids: Sequence[int], position: int, anchor: int) -> None:
         """Say what the next run processes."""
-        self.ids[: len(ids)] = torch.tensor(ids)
-        self.at.copy_(torch.tensor((position, anchor, len(ids)), dtype=torch.int32))
+        words = torch.tensor((position, anchor, len(ids), *ids), dtype=torch.int32)
+        self.words[: len(words)] = words
 
     def run(self, count: int, keys: int) -> Tensor:
         """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h].
@@ -84,35 +85,3 @@ class RowsStep:
         q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
         o = attend_rows(q, mixer.kv, self.at, keys, rows)
         return rows_linear_parts(o.flatten(1), mixer.weights.o_proj)
-
-
-@attrs.define(eq=False)
-class Graph:
-    """A captured run of `body`: replayed in one launch, its result always in the same tensor."""
-
-    graph: torch.cuda.CUDAGraph
-    result: Tensor
-
-    @classmethod
-    def capture(cls, body: Callable[[], Tensor]) -> "Graph":
-        """Run once to compile everything, then capture. Not while a request waits."""
-        side = torch.cuda.Stream()
-        side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(side):
-            body()
-        torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        # A graph that is collected while another is captured would spoil it.
-        gc.collect()
-        gc.disable()
-        try:
-            with torch.cuda.graph(graph):
-                result = body()
-        finally:
-            gc.enable()
-        return cls(graph, result)
-
-    def replay(self) -> Tensor:
-        """Run again; -> the result, overwritten by the next replay."""
-        self.graph.replay()
-        return self.result

@@ -18,6 +18,7 @@ from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import FULL, LINEAR, ModelConfig
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
+from flashrt.engine.kernels.graphs import Graph, capturing
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
     head_linear,
@@ -26,7 +27,7 @@ from flashrt.engine.kernels.linear import (
     rows_silu_mul,
 )
 from flashrt.engine.kernels.norm import add_half_norm
-from flashrt.engine.kernels.step import Graph, RowsStep
+from flashrt.engine.kernels.step import RowsStep
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
 from flashrt.engine.weights import (
@@ -191,7 +192,8 @@ def read_bandwidth(device: torch.device, gib: int = 4) -> float:
 
 def median_ms(body: Callable[[], Tensor], replays: int = 15) -> float:
     """Of a captured graph of `body`, between device events."""
-    graph = Graph.capture(body)
+    with capturing() as pool:
+        graph = Graph.capture(body, pool)
     times = []
     for _ in range(replays + 3):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))

@@ -24,11 +24,19 @@ def test_a_cpu_runs_by_torch():
     assert type(model_for(CONFIG, weights, buffers)) is Model
 
 
-@pytest.mark.parametrize("name", ["head_dim", "linear_key_dim", "linear_value_dim"])
+@pytest.mark.parametrize("names", [("head_dim",), ("linear_key_dim", "linear_value_dim")], ids=str)
 @pytest.mark.parametrize(("side", "known"), [(16, True), (128, True), (8, False), (96, False)])
-def test_kernels_know_heads_of_powers_of_two(name: str, side: int, known: bool):
+def test_kernels_know_heads_of_powers_of_two(names: tuple[str, ...], side: int, known: bool):
     """From 16 on, which is what the matrix units take."""
-    assert knows(attrs.evolve(CONFIG, **{name: side})) is known
+    assert knows(attrs.evolve(CONFIG, **dict.fromkeys(names, side))) is known
+
+
+@pytest.mark.parametrize(("keys", "values", "known"), [(128, 32, False), (128, 64, True)])
+def test_kernels_do_not_know_few_values_beside_long_keys(keys: int, values: int, known: bool):
+    """The compiler makes wrong code of such a product."""
+    config = attrs.evolve(CONFIG, linear_key_dim=keys, linear_value_dim=values)
+
+    assert knows(config) is known
 
 
 def test_kernels_do_not_know_mixtures_of_experts():

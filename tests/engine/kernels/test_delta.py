@@ -9,10 +9,11 @@ from torch import Tensor
 
 from flashrt.engine import delta as reference
 from flashrt.engine import ops
-from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, LinearState
+from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, Buffers, LinearState
 from tests.engine.kernels.compare import BITS, CUDA, distance, noise
 
 from flashrt.engine.kernels import delta  # isort: skip
+from flashrt.engine.kernels.trial import SHAPES  # isort: skip
 
 pytestmark = pytest.mark.gpu
 
@@ -173,3 +174,16 @@ def test_a_draft_that_crosses_changes_no_anchor():
     layer.kernel(state, layer.rows(CHUNK + 5), [CHUNK - 3, 8])
 
     assert torch.equal(state.anchors, before)
+
+
+def test_the_folds_of_all_layers_are_those_of_each():
+    """One launch over a model's buffers."""
+    config = SHAPES["tiny"]
+    buffers = Buffers.allocate(config, CHUNK, CUDA, torch.bfloat16)
+    for i, name in enumerate(("anchors", "keys", "values", "decays")):
+        tensor = getattr(buffers, name)
+        tensor.copy_(noise(*tensor.shape, seed=i).abs().neg())
+
+    alone = [delta.folded(state, 1) for state in buffers.linear]
+
+    assert torch.equal(delta.folded(buffers, 1), torch.stack(alone))

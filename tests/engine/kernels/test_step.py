@@ -8,7 +8,8 @@ from flashrt.engine.buffers import CHUNK
 from flashrt.engine.model import Model
 from tests.engine.kernels.compare import CUDA, distance
 
-from flashrt.engine.kernels.step import Graph, RowsStep  # isort: skip
+from flashrt.engine.kernels.graphs import Graph, capturing  # isort: skip
+from flashrt.engine.kernels.step import RowsStep  # isort: skip
 from flashrt.engine.kernels.trial import SHAPES, random_model  # isort: skip
 
 pytestmark = pytest.mark.gpu
@@ -68,7 +69,8 @@ def test_a_graph_has_the_bits_of_separate_launches(model: Model):
     wanted = walk(RowsStep.of(model), [4])
     other = random_model(SHAPES["tiny"], MAX_SEQ, CUDA)
     step = RowsStep.of(other)
-    graph = Graph.capture(lambda: step.run(4, keys=MAX_SEQ))
+    with capturing() as pool:
+        graph = Graph.capture(lambda: step.run(4, keys=MAX_SEQ), pool)
     other.buffers.clear_start()
 
     for position in range(0, len(IDS) - 2, 4):

@@ -1,0 +1,89 @@
+"""The forward pass of a block of prompt rows: matrix products by the library, the rest by kernels.
+
+Reference: `flashrt.engine.model.Model.block`. For bfloat16. Where the rows stand and how many of
+them live is read on the device, so one captured graph serves a size at every position below its
+bound of keys; larger blocks run without one. A row's bits may depend on the block it is in.
+"""
+
+from collections.abc import Sequence
+
+import attrs
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from flashrt.engine.buffers import CHUNK
+from flashrt.engine.kernels.attention import prepare
+from flashrt.engine.kernels.blockattention import attend_block
+from flashrt.engine.kernels.chunks import Taps, delta_block
+from flashrt.engine.kernels.norm import add_norm, gated_norm, silu_mul
+from flashrt.engine.kernels.tail import store_tail
+from flashrt.engine.mixers import FullMixer, LinearMixer
+from flashrt.engine.model import Model
+from flashrt.engine.weights import MlpWeights
+
+ROWS_MAX = 2048
+"""Rows of one pass: where the library's products are fastest, and the memory they need is small."""
+
+
+@attrs.frozen(eq=False)
+class BlockStep:
+    """A model's block pass; `ids` and `at` say which rows, and where they stand."""
+
+    model: Model
+    words: Tensor
+    """[3 + ROWS_MAX] int32 of both:"""
+    at: Tensor
+    """[3] int32: position, its chunk, rows that live."""
+    ids: Tensor
+    """[ROWS_MAX] int32."""
+
+    @classmethod
+    def of(cls, model: Model) -> "BlockStep":
+        """At position 0."""
+        words = torch.zeros(3 + ROWS_MAX, dtype=torch.int32, device=model.device)
+        words[2] = 1
+        return cls(model, words, words[:3], words[3:])
+
+    def place(self, ids: Sequence[int], position: int) -> None:
+        """Say what the next run processes. The anchor of the position's chunk must be stored."""
+        words = torch.tensor((position, position // CHUNK, len(ids), *ids), dtype=torch.int32)
+        self.words[: len(words)] = words
+
+    def run(self, count: int, keys: int) -> Tensor:
+        """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h].
+
+        Of more rows than were placed, the last ones are dead: they leave nothing.
+        """
+        c = self.model.config
+        x = self.model.weights.embed[self.ids[:count]]
+        part: Tensor | None = None
+        for layer in self.model.layers:
+            y = add_norm(x, part, layer.input_scale, layer.eps)
+            if isinstance(layer.mixer, LinearMixer):
+                part = self._linear(layer.mixer, y)[None]
+            else:
+                part = self._full(layer.mixer, y, keys)[None]
+            y = add_norm(x, part, layer.post_scale, layer.eps)
+            assert isinstance(layer.mlp, MlpWeights)
+            gated = silu_mul(functional.linear(y, layer.mlp.gate_up))
+            part = functional.linear(gated, layer.mlp.down)[None]
+        hidden = add_norm(x, part, self.model.final_scale, c.rms_eps)
+        store_tail(self.model.buffers.hidden, self.at, hidden)
+        return hidden
+
+    def _linear(self, mixer: LinearMixer, y: Tensor) -> Tensor:
+        c, w = self.model.config, mixer.weights
+        rows = functional.linear(y, w.in_proj)
+        taps = Taps(mixer.taps, w.dt_bias, mixer.rate)
+        o = delta_block(mixer.state, self.at, rows, taps)
+        z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
+        return functional.linear(gated_norm(o, z, mixer.norm, c.rms_eps).flatten(1), w.out_proj)
+
+    def _full(self, mixer: FullMixer, y: Tensor, keys: int) -> Tensor:
+        c = self.model.config
+        rows = functional.linear(y, mixer.weights.qkv_proj)
+        scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
+        q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
+        o = attend_block(q, mixer.kv, self.at, keys, rows)
+        return functional.linear(o.flatten(1), mixer.weights.o_proj)

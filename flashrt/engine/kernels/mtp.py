@@ -1,0 +1,144 @@
+"""The MTP layer by kernels: a graph that fills slots, and a graph per bound that drafts an id.
+
+Reference: `flashrt.engine.mtp.MtpLayer`. A draft's graph leaves the next one ready on the device:
+its id, its hidden row, its slot. So ids that need no look by the host come without waiting for it.
+"""
+
+from collections.abc import Mapping, Sequence
+from functools import partial
+
+import attrs
+import torch
+from torch import Tensor
+
+from flashrt.engine.buffers import RING
+from flashrt.engine.kernels.attention import attend_rows, prepare
+from flashrt.engine.kernels.graphs import Graph, capturing
+from flashrt.engine.kernels.linear import (
+    head_linear,
+    rows_linear,
+    rows_linear_parts,
+    rows_silu_mul,
+)
+from flashrt.engine.kernels.model import KernelModel
+from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm
+from flashrt.engine.linear import GROUP
+from flashrt.engine.mtp import Choose, MtpLayer, likeliest
+from flashrt.engine.weights import MlpWeights
+
+DRAFTS_MAX = 64
+"""Drafted ids that the device remembers."""
+
+
+@attrs.frozen(eq=False)
+class MtpStep:
+    """The layer's passes; `words` says which slots, and with which ids."""
+
+    layer: MtpLayer
+    words: Tensor
+    """[3 + GROUP] int32: position, an anchor that is not read, rows that live; ids."""
+    row: Tensor
+    """[1, h]: the hidden row of the next draft."""
+    drafted: Tensor
+    """[DRAFTS_MAX] int32: the newest drafted ids, the last one last."""
+
+    @classmethod
+    def of(cls, layer: MtpLayer) -> "MtpStep":
+        """At slot 0."""
+        ring = layer.model.buffers.hidden
+        words = torch.zeros(3 + GROUP, dtype=torch.int32, device=ring.device)
+        drafted = words.new_zeros(DRAFTS_MAX)
+        return cls(layer, words, torch.zeros_like(ring[:1]), drafted)
+
+    def fill(self) -> Tensor:
+        """Store K and V of the placed slots, with hidden rows from the ring; -> q."""
+        ring = self.layer.model.buffers.hidden
+        slots = self.words[0] + torch.arange(GROUP, device=ring.device)
+        return self._stored(self._paired(ring[slots % RING], self.words[3:]))[1]
+
+    def draft(self, keys: int) -> Tensor:
+        """Draft behind the placed id; -> logits [1, V] float32. Leaves the next draft ready."""
+        layer, model = self.layer, self.layer.model
+        x = self._paired(self.row, self.words[3:4])
+        rows, q = self._stored(x)
+        o = attend_rows(q, layer.mixer.kv, self.words[:3], keys, rows)
+        parts = rows_linear_parts(o.flatten(1), layer.mixer.weights.o_proj)
+        y = add_half_norm(x, parts, layer.layer.post_scale, layer.layer.eps)
+        mlp = layer.layer.mlp
+        assert isinstance(mlp, MlpWeights)
+        parts = rows_linear_parts(rows_silu_mul(y, mlp.gate_up), mlp.down)
+        self.row.copy_(add_norm(x, parts, layer.scales[2], layer.layer.eps))
+        logits = head_linear(self.row, model.weights.lm_head)
+        best = logits.argmax(-1)
+        self.drafted.copy_(torch.cat((self.drafted[1:], best.int())))
+        self.words[3:4].copy_(best)
+        self.words[:1].add_(1)
+        return logits
+
+    def _paired(self, hidden: Tensor, ids: Tensor) -> Tensor:
+        """[T, 2h] through fc -> [T, h]."""
+        layer, embed = self.layer, self.layer.model.weights.embed
+        e = add_norm(embed[ids], None, layer.scales[0], layer.layer.eps)
+        g = add_norm(hidden, None, layer.scales[1], layer.layer.eps)
+        return rows_linear(torch.cat((e, g), dim=-1), layer.weights.fc)
+
+    def _stored(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """The projection of x [T, h], and its queries; keys and values go to their slots."""
+        layer, mixer, c = self.layer, self.layer.mixer, self.layer.model.config
+        y: HalfNorm = add_half_norm(x, None, layer.layer.input_scale, layer.layer.eps)
+        rows = rows_linear(y, mixer.weights.qkv_proj)
+        scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
+        at = self.words[:3]
+        return rows, prepare(rows, mixer.kv, at, scales, tables, c.num_heads, c.rms_eps)
+
+
+@attrs.frozen(eq=False)
+class KernelMtpRows:
+    """`flashrt.engine.mtp.MtpRows` by captured graphs."""
+
+    step: MtpStep
+    filling: Graph
+    drafting: Mapping[int, Graph]
+    """By their bound of keys."""
+
+    @classmethod
+    def of(cls, layer: MtpLayer) -> "KernelMtpRows":
+        """Captures; the layer's K and V are zeros afterwards."""
+        model = layer.model
+        assert isinstance(model, KernelModel)
+        step = MtpStep.of(layer)
+        with capturing() as pool:
+            filling = Graph.capture(step.fill, pool)
+            drafting = {
+                keys: Graph.capture(partial(step.draft, keys), pool) for keys in model.bounds
+            }
+        layer.mixer.kv.zero_()
+        return cls(step, filling, drafting)
+
+    def fill(self, ids: Sequence[int], slot: int) -> None:
+        """In one group."""
+        self._place(ids, slot)
+        self.filling.replay()
+
+    def draft(self, pending: int, slot: int, count: int, choose: Choose) -> tuple[int, ...]:
+        """One by one; the likeliest ids without the host between them."""
+        self._place((pending,), slot)
+        ring = self.step.layer.model.buffers.hidden
+        self.step.row.copy_(ring[slot % RING])
+        graph = next(graph for keys, graph in self.drafting.items() if slot + count <= keys)
+        if choose is likeliest:
+            for _ in range(count):
+                graph.replay()
+            return tuple(self.step.drafted[-count:].tolist())
+        ids: list[int] = []
+        while len(ids) < count:
+            try:
+                ids.append(choose(graph.replay()[0], ids))
+            except StopIteration:
+                break
+            self.step.words[3] = ids[-1]
+        return tuple(ids)
+
+    def _place(self, ids: Sequence[int], slot: int) -> None:
+        words = torch.tensor((slot, 0, len(ids), *ids), dtype=torch.int32)
+        self.step.words[: len(words)] = words

@@ -1,0 +1,109 @@
+"""The MTP layer by kernels and graphs."""
+
+from collections.abc import Sequence
+
+import pytest
+import torch
+from torch import Tensor
+
+from flashrt.engine.mtp import TorchMtpRows, likeliest
+from tests.engine.drafted import make_drafted
+from tests.engine.kernels.compare import distance
+from tests.engine.models import ids
+
+from flashrt.engine.kernels.mtp import KernelMtpRows  # isort: skip
+
+pytestmark = pytest.mark.gpu
+DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16], ids=str)
+IDS = ids(150)
+SLOTS = 40
+
+
+def build(dtype: torch.dtype) -> KernelMtpRows:
+    """Behind a prompt of all IDS, with nothing in the slots."""
+    live = make_drafted(dtype=dtype, device="cuda", max_seq=512)._live
+    assert live.mtp is not None
+    live.process_block(IDS)
+    rows = live.mtp.rows
+    assert isinstance(rows, KernelMtpRows)
+    rows.step.layer.mixer.kv.zero_()
+    return rows
+
+
+def filled(rows: KernelMtpRows | TorchMtpRows, sizes: Sequence[int], kv: Tensor) -> Tensor:
+    """Its K and V after SLOTS slots in groups of these sizes."""
+    slot = turn = 0
+    while slot < SLOTS:
+        count = min(sizes[turn % len(sizes)], SLOTS - slot)
+        rows.fill(IDS[slot + 1 : slot + 1 + count], slot)
+        slot, turn = slot + count, turn + 1
+    return kv.clone()
+
+
+@torch.inference_mode()
+@DTYPES
+def test_slots_have_their_bits_in_any_group(dtype: torch.dtype):
+    """One by one, and in groups; what lies behind them is not touched."""
+    wanted: Tensor | None = None
+    for sizes in ([1], [16], [3, 5, 1, 7]):
+        rows = build(dtype)
+        kv = filled(rows, sizes, rows.step.layer.mixer.kv)
+        wanted = kv if wanted is None else wanted
+        assert torch.equal(kv, wanted), sizes
+        assert not kv[:, :, SLOTS:].any()
+
+
+@torch.inference_mode()
+@DTYPES
+def test_slots_and_drafts_equal_the_reference(dtype: torch.dtype):
+    """K and V against those of the torch layer over the same hidden rows, and the drafted ids."""
+    rows = build(dtype)
+    kv = rows.step.layer.mixer.kv
+    torch_rows = TorchMtpRows(rows.step.layer)
+    seen: list[Tensor] = []
+
+    def note(logits: Tensor, drafted: Sequence[int]) -> int:
+        seen.append(logits.clone())
+        return IDS[len(drafted)]
+
+    ours = filled(rows, [16], kv)
+    rows.draft(IDS[SLOTS + 1], SLOTS, 3, note)
+    kv.zero_()
+    theirs = filled(torch_rows, [16], kv)
+    torch_rows.draft(IDS[SLOTS + 1], SLOTS, 3, note)
+
+    limit = 1e-4 if dtype == torch.float32 else 0.03
+    assert distance(ours, theirs) < limit
+    for one, other in zip(seen[:3], seen[3:], strict=True):
+        assert distance(one, other) < limit
+
+
+@torch.inference_mode()
+@DTYPES
+def test_likeliest_drafts_need_no_host_between_them(dtype: torch.dtype):
+    """The same ids and slots as by choosing each on the host."""
+    rows = build(dtype)
+    kv = filled(rows, [16], rows.step.layer.mixer.kv)
+
+    quick = rows.draft(IDS[SLOTS + 1], SLOTS, 5, likeliest)
+    after = rows.step.layer.mixer.kv.clone()
+    rows.step.layer.mixer.kv.copy_(kv)
+    slow = rows.draft(IDS[SLOTS + 1], SLOTS, 5, lambda logits, _: int(logits.argmax()))
+
+    assert quick == slow
+    assert len(quick) == 5
+    assert torch.equal(rows.step.layer.mixer.kv, after)
+
+
+@torch.inference_mode()
+def test_a_slot_that_drafts_has_the_bits_of_one_that_is_filled():
+    """So it does not matter which of the two wrote it first."""
+    rows = build(torch.bfloat16)
+    kv = filled(rows, [16], rows.step.layer.mixer.kv)
+    kv.zero_()
+
+    rows.draft(IDS[6], 5, 1, likeliest)
+    drafted = rows.step.layer.mixer.kv[:, :, 5].clone()
+    rows.fill(IDS[6:7], 5)
+
+    assert torch.equal(rows.step.layer.mixer.kv[:, :, 5], drafted)
