@@ -9,7 +9,9 @@ from typing import Any, NoReturn
 
 import flashrt
 from flashrt import settings, settings_page
+from flashrt.bench.engine import command as bench
 from flashrt.client import chat, drain, options, top
+from flashrt.disk import command as capsules
 from flashrt.errors import CannotServe
 from flashrt.setting_values import UNWRITABLE
 
@@ -59,18 +61,22 @@ def _chat(asked: Mapping[str, Any]) -> int:
 
 COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "serve": _serve,
+    "bench": bench.run,
     "chat": _chat,
     "drain": drain.run,
     "top": top.run,
+    "capsules": capsules.run,
 }
 
 
-CLIENTS: Mapping[str, tuple[str, ModuleType]] = {
+OTHERS: Mapping[str, tuple[str, ModuleType]] = {
+    "bench": ("measure the engine on this machine", bench),
     "chat": ("talk to a running server in this terminal", options),
     "drain": ("take a running server out softly, or back in", drain),
     "top": ("watch what a running server is doing", top),
+    "capsules": ("list, verify or prune saved states on disk", capsules),
 }
-"""What asks a server: a line of help, and the module that has the description and the flags."""
+"""What serves nothing: a line of help, and the module that has the description and the flags."""
 
 
 def parser() -> argparse.ArgumentParser:
@@ -94,7 +100,7 @@ def parser() -> argparse.ArgumentParser:
     )
     for field in settings.fields():
         _add(serve, field)
-    for name, (text, part) in CLIENTS.items():
+    for name, (text, part) in OTHERS.items():
         command = commands.add_parser(
             name, help=text, description=part.DESCRIPTION, allow_abbrev=False
         )

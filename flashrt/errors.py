@@ -6,6 +6,7 @@ FlashRTError
 │  ├─ Unauthorized       401
 │  ├─ Forbidden          403
 │  ├─ NotFound           404
+│  ├─ Conflict           409
 │  ├─ PromptTooLong      413
 │  ├─ BodyTooLarge       413
 │  ├─ WrongMediaType     415
@@ -14,6 +15,7 @@ FlashRTError
 │     └─ ServerStopping 503  the server stops, and the time for what runs is over
 ├─ EngineFailed          500  the live state was forgotten; the next request is served normally
 │  └─ OutOfMemory             inside only: saved states go, and the step is tried once more
+├─ DiskFault                  a file of a capsule could not be written or read: only time is lost
 ├─ ClientLeft                 nobody waits for the answer any more
 ├─ CannotServe                refused at start: the message names the flag, key, file or tensor
 └─ NoAnswer                   of what asks a server: none there, a refusal, a stream that broke off
@@ -61,10 +63,17 @@ class Forbidden(Refused):
 
 
 class NotFound(Refused):
-    """No such route, or no such model under `--strict-model-name`."""
+    """No such route, session or saved state, or no such model under `--strict-model-name`."""
 
     status = 404
     code = "not_found"
+
+
+class Conflict(Refused):
+    """What is asked of a session cannot be done in the state that it is in."""
+
+    status = 409
+    code = "conflict"
 
 
 class PromptTooLong(Refused):
@@ -120,6 +129,10 @@ class ClientLeft(FlashRTError):
 
 class OutOfMemory(EngineFailed):
     """A step found no memory. With fewer capsules it may."""
+
+
+class DiskFault(FlashRTError):
+    """A file of a capsule could not be written, or must not be used. Names the file and why."""
 
 
 class CannotServe(FlashRTError):

@@ -1,4 +1,4 @@
-"""What crosses between a handler and the engine thread: the item, its cancel token, its sink."""
+"""What crosses between a handler and the engine thread: the items, their cancel token and sink."""
 
 import math
 from collections.abc import AsyncIterator
@@ -9,12 +9,14 @@ import trio
 from flashrt.chat.deltas import Delta, FinishReason
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest
+from flashrt.chat.session_call import SessionAnswer
 from flashrt.engine.protocol import TokenLogprobs
 from flashrt.errors import FlashRTError
 from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
 from flashrt.fsm.sink import SINK, SinkEvent, SinkState
 from flashrt.fsm.table import Machine
 from flashrt.metrics.record import RequestRecord
+from flashrt.policy.session_calls import SessionWork
 from flashrt.policy.turn import Turn
 
 
@@ -152,3 +154,27 @@ class WorkItem:
     def over(self) -> bool:
         """Whether the item is in a terminal state."""
         return self.life.over
+
+
+@attrs.define(eq=False)
+class SessionItem:
+    """One session call on its way through the worker, in the same line as the requests.
+
+    Its sink gets nothing but the end; `answer` is there before it.
+    """
+
+    work: SessionWork
+    record: RequestRecord
+    waiter: str = ""
+    cancel: CancelToken = attrs.field(factory=CancelToken)
+    sink: ResultSink = attrs.field(factory=ResultSink)
+    life: Machine[Life, LifeEvent] = attrs.field(factory=lambda: Machine(LIFECYCLE))
+    answer: SessionAnswer | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether the item is in a terminal state."""
+        return self.life.over
+
+
+Item = WorkItem | SessionItem

@@ -9,6 +9,7 @@ main nursery
 
 import logging
 import os
+import secrets
 import signal
 import sys
 import time
@@ -30,7 +31,8 @@ from flashrt.demo import DEMO_PATH
 from flashrt.engine.assets import find_model, read_generation_defaults, read_stop_ids
 from flashrt.engine.drafting.lookup import PROPOSED_MAX
 from flashrt.engine.hybrid import HybridEngine
-from flashrt.engine.placement import Placement, free_bytes
+from flashrt.engine.memory import planned
+from flashrt.engine.placement import Placement, block_tokens, free_bytes
 from flashrt.engine.protocol import Engine, EngineInfo, SamplingParams
 from flashrt.fsm.server import ServerEvent
 from flashrt.http.app import make_app
@@ -39,6 +41,7 @@ from flashrt.http.server import Address, serve_app
 from flashrt.metrics.ledger import Ledger
 from flashrt.metrics.request_log import RequestLog
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
+from flashrt.policy.capsules import CapsuleStore
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.limits import Limits
 from flashrt.policy.sessions import SessionRegistry
@@ -46,6 +49,8 @@ from flashrt.policy.steps import Performer
 from flashrt.policy.turn_loop import TurnLoop
 from flashrt.service import AgentService, ModelCard, Voice
 from flashrt.settings import Settings
+from flashrt.storing import capsule_store, disk_shelf, headroom_bytes, refuse_conflicts
+from flashrt.tending import Tending
 from flashrt.worker import EngineWorker
 
 log = logging.getLogger("flashrt")
@@ -63,6 +68,7 @@ def run(settings: Settings) -> int:
 
     Raises CannotServe for what cannot be served; status 1 means that the engine died.
     """
+    refuse_conflicts(settings)
     if settings.request_log:
         # Weights may take minutes to load; whether it can be written is known at once.
         RequestLog.open(settings.request_log)
@@ -71,16 +77,24 @@ def run(settings: Settings) -> int:
     path = find_model(settings.model) if settings.model else DEMO_PATH
     place = Placement.of(settings.device, settings.dtype)
     voice = load_voice(path)
+    memory = planned(
+        path,
+        place,
+        max_seq=settings.max_seq or None,
+        block_tokens=block_tokens(str(place.device), settings.chunk_tokens),
+        capsules=None if settings.capsule_budget_mb < 0 else settings.capsule_budget_mb << 20,
+    )
+    print(f"memory    {memory.words()}", flush=True)
     engine = HybridEngine.load(
         path,
         device=place.device,
         dtype=place.dtype,
-        max_seq=settings.max_seq or None,
+        max_seq=memory.max_seq,
         threads=settings.threads or max(1, len(os.sched_getaffinity(0)) - 1),
         sampleable=voice.tokenizer.vocab_size,
         draft_tokens_max=settings.draft_tokens_max,
     )
-    return trio.run(serve, settings, voice, engine)
+    return trio.run(partial(serve, settings, voice, engine, step_bytes=memory.step))
 
 
 def load_voice(path: Path) -> Voice:
@@ -103,13 +117,15 @@ async def serve(
     engine: Engine,
     *,
     performer: Performer | None = None,
+    step_bytes: int = 0,
     task_status: trio.TaskStatus[Address] = trio.TASK_STATUS_IGNORED,
 ) -> int:
     """Serve `engine` until a signal, then drain; the exit status.
 
-    `performer`: what carries out the engine's steps, if not a plain one.
+    `performer`: what carries out the engine's steps, if not a plain one. `step_bytes`: memory that
+    a step may take by itself, which saved states leave alone.
     """
-    worker, service = assemble(settings, voice, performer or Performer(engine))
+    worker, service = assemble(settings, voice, performer or Performer(engine), step_bytes)
     stop = trio.Event()
     async with trio.open_nursery() as nursery:
         await nursery.start(_engine_thread, worker, stop)
@@ -124,17 +140,20 @@ async def serve(
             _announce(settings, engine, service, address)
             task_status.started(address)
         service.state.fire(ServerEvent.STOP)
+        await worker.park(settings.parking_s)
         nursery.cancel_scope.cancel()
     return 0 if worker.alive else 1
 
 
 def assemble(
-    settings: Settings, voice: Voice, performer: Performer
+    settings: Settings, voice: Voice, performer: Performer, step_bytes: int = 0
 ) -> tuple[EngineWorker, AgentService]:
     """Wire one engine to one service."""
     info = performer.engine.info
-    limits = _limits(settings, info)
-    turns = _turns(settings, voice, limits)
+    limits = _limits(settings, info, step_bytes)
+    shelf = disk_shelf(settings, info)
+    store = capsule_store(settings, limits, performer.engine, shelf)
+    turns = _turns(block_tokens(info.device, settings.chunk_tokens), voice, limits, store)
     request_log = RequestLog.open(settings.request_log) if settings.request_log else None
     ledger = Ledger(request_log, capsules=turns.policy.store.report())
     worker = EngineWorker(
@@ -144,6 +163,13 @@ def assemble(
         queue_timeout_s=limits.queue_timeout_s,
         ledger=ledger,
         tidy=give_back,
+        tending=Tending(
+            turns,
+            shelf,
+            identity=info.identity,
+            headroom_bytes=headroom_bytes(limits, info),
+            idle_ttl_s=settings.session_idle_ttl_s,
+        ),
     )
     card = ModelCard(settings.model_name or info.model_name, info.max_seq, int(time.time()))
     service = AgentService(
@@ -159,12 +185,13 @@ def assemble(
     return worker, service
 
 
-def _limits(settings: Settings, info: EngineInfo) -> Limits:
+def _limits(settings: Settings, info: EngineInfo, step_bytes: int) -> Limits:
     """The bounds of this server: what was asked for, and what window and memory allow."""
     budget = capsule_budget_bytes(
         settings.capsule_budget_mb,
         free_bytes=free_bytes(info.device),
         on_gpu=info.device.startswith("cuda"),
+        step_bytes=step_bytes,
     )
     window = info.max_seq - 1
     return Limits(
@@ -182,17 +209,20 @@ def _limits(settings: Settings, info: EngineInfo) -> Limits:
     )
 
 
-def _turns(settings: Settings, voice: Voice, limits: Limits) -> TurnLoop:
+def _turns(chunk_tokens: int, voice: Voice, limits: Limits, store: CapsuleStore) -> TurnLoop:
     """The policy, with the room that conversations and saved states may take."""
     policy = AutoPrefixPolicy(
         max_seq=limits.max_seq,
-        capsule_budget_bytes=limits.capsule_budget_bytes,
+        store=store,
         sessions=SessionRegistry(
-            limits.max_active_sessions, limits.session_idle_ttl_s, time.monotonic
+            limits.max_active_sessions,
+            limits.session_idle_ttl_s,
+            time.monotonic,
+            new_name=lambda: f"sess_{secrets.token_hex(12)}",
         ),
     )
     marks = voice.renderer.turn_marks
-    rule = CutRule(settings.chunk_tokens, marks.system_open, marks.turn_end)
+    rule = CutRule(chunk_tokens, marks.system_open, marks.turn_end)
     return TurnLoop(policy, rule, time.monotonic)
 
 
@@ -233,7 +263,7 @@ def _announce(settings: Settings, engine: Engine, service: AgentService, address
     where = f"{info.dtype} on {info.device}"
     print(f"serving   {service.card.model_id} ({where}), window {info.max_seq} tokens")
     print(f"drafts    {_drafts(info)}")
-    print(f"capsules  {_capsules(service)}")
+    print(f"capsules  {_capsules(settings, service)}")
     for part in info.unused:
         print(f"unused    {part}")
     print(f"listening {address.url}   (health: {address.url}/health)")
@@ -241,10 +271,14 @@ def _announce(settings: Settings, engine: Engine, service: AgentService, address
     print(f"clients   OPENAI_BASE_URL={address.url}/v1 OPENAI_API_KEY={key}", flush=True)
 
 
-def _capsules(service: AgentService) -> str:
+def _capsules(settings: Settings, service: AgentService) -> str:
     """How much room saved states have, in words."""
-    mib = service.capsule_budget_bytes >> 20
-    return f"up to {mib} MiB of saved states" if mib else "none: only the live state is reused"
+    device, host, disk = (mib >> 20 for mib in service.capsule_budgets)
+    words = (
+        f"up to {device} MiB of saved states" if device else "none: only the live state is reused"
+    )
+    words += f", {host} MiB on the host" if host else ""
+    return words + (f", {disk} MiB in {settings.disk_capsule_dir}" if disk else "")
 
 
 def _drafts(info: EngineInfo) -> str:

@@ -1,47 +1,40 @@
 """From a request to an admitted item: the seam between HTTP and the engine thread."""
 
-import hashlib
 import secrets
 import time
 import uuid
 from collections.abc import Sequence
+from functools import partial
 
 import attrs
 import trio
 
+from flashrt.admission import READY_STATUSES, Admission, new_record
 from flashrt.chat.answer import Answer
 from flashrt.chat.constrained import Constraints
 from flashrt.chat.drafts import CallsInThinking
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.render import Renderer
 from flashrt.chat.request import AgentRequest
+from flashrt.chat.session_call import AnySessionCall
 from flashrt.chat.shape import JsonShape
 from flashrt.chat.thinking import Constrains
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.engine.protocol import SamplingParams
-from flashrt.errors import (
-    BadRequest,
-    ClientLeft,
-    FlashRTError,
-    Refused,
-    ServerStopping,
-    Unavailable,
-)
-from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
-from flashrt.fsm.server import SERVER, ServerEvent, ServerState
+from flashrt.errors import BadRequest, ClientLeft, ServerStopping
+from flashrt.fsm.lifecycle import LIFECYCLE, LifeEvent
+from flashrt.fsm.server import ServerEvent
 from flashrt.fsm.table import Machine
-from flashrt.items import CancelToken, WorkItem
+from flashrt.items import CancelToken, Item, SessionItem, WorkItem
 from flashrt.metrics.ledger import Ledger
 from flashrt.metrics.prometheus import Exposition, Now, Series
-from flashrt.metrics.record import RequestRecord
+from flashrt.namespaces import namespace
 from flashrt.overview import Overview
 from flashrt.policy.known import KnownConversations
-from flashrt.policy.limits import Limits, retry_after_s
+from flashrt.policy.limits import Limits
 from flashrt.policy.turn import Turn
+from flashrt.session_desk import SessionDesk
 from flashrt.worker import EngineWorker
-
-READY_STATUSES = {ServerState.READY: 200, ServerState.SOFT_DRAINING: 404}
-"""What `/health/ready` tells a router; 503 in every other state, and then nothing is served."""
 
 RENDER_THREADS = 2
 """Prompts rendered at a time; rendering holds the GIL, so more would only wait."""
@@ -82,12 +75,14 @@ class AgentService:
         namespace_from: str = "default",
     ) -> None:
         self.card = card
-        self.state = Machine(SERVER)
         self._voice = voice
         self._constraints = constraints
         self._limits = limits
         self._ledger = ledger
         self._worker = worker
+        self._admission = Admission(limits=limits, worker=worker, ledger=ledger)
+        self._sessions = SessionDesk(self._admission, namespace_from)
+        self.state = self._admission.state
         self._calls_in_thinking = calls_in_thinking
         self._namespace_from = namespace_from
         self._render_limiter = trio.CapacityLimiter(RENDER_THREADS)
@@ -101,26 +96,24 @@ class AgentService:
         `client` names who asks (the API key's own salt); never shown, never logged. `waiter` names
         whose places in the queue are counted together.
         """
-        self._turn_away_unless_serving()
+        self._admission.turn_away_unless_serving()
         started = time.perf_counter()
         prompt, constraint = await self._prepare(request)
         tokenize_ms = (time.perf_counter() - started) * 1000
         item = self._item(request, prompt, constraint, tokenize_ms, client, waiter)
-        try:
-            self._refuse_unless_serving()
-            self._refuse_unless_known(item.turn)
-            self._limits.admit(
-                len(prompt),
-                waiting=self._worker.depth(),
-                waiting_of_client=self._worker.waiting_of(waiter),
-                retry_after_s=self._retry_after_s(),
-            )
-            self._worker.submit(item)
-        except Refused as refusal:
-            self._end(item.record, item.life, LifeEvent.REJECT, refusal)
-            raise
+        known = partial(self._known.has, item.turn.namespace, prompt, item.turn.session_hint)
+        self._admission.admit(item, known, len(prompt))
         self._known.see(item.turn.namespace, prompt, item.turn.session_hint)
         return item
+
+    def call(self, call: AnySessionCall, *, client: str, waiter: str = "") -> SessionItem:
+        """Queue a session call. Raises Refused as `open` does."""
+        return self._sessions.open(call, client=client, waiter=waiter)
+
+    @property
+    def epoch_s(self) -> float:
+        """The unix time at which the clock of session reports began."""
+        return self._sessions.epoch_s
 
     async def tokens(self, request: AgentRequest) -> tuple[int, ...]:
         """The ids of a request's prompt, without serving it. Raises BadRequest."""
@@ -145,7 +138,7 @@ class AgentService:
             )
         return await trio.to_thread.run_sync(tokenizer.decode, ids, limiter=self._render_limiter)
 
-    def leave(self, item: WorkItem) -> None:
+    def leave(self, item: Item) -> None:
         """The handler is done with the item, whoever left first. Idempotent."""
         item.sink.leave()
         if not item.over:
@@ -153,12 +146,12 @@ class AgentService:
 
     def drain(self) -> None:
         """Take no new requests; those that are here go on. There is no way back. Idempotent."""
-        if self._current_state() in READY_STATUSES:
+        if self._admission.current_state() in READY_STATUSES:
             self.state.fire(ServerEvent.DRAIN)
 
     def soft_drain(self, *, undo: bool = False) -> None:
         """Take no new conversations, or take them again. Raises Unavailable if all is lost."""
-        self._refuse_unless_serving()
+        self._admission.refuse_unless_serving()
         self.state.fire(ServerEvent.UNDRAIN if undo else ServerEvent.SOFT_DRAIN)
 
     def cut_off(self) -> None:
@@ -176,7 +169,7 @@ class AgentService:
         """What the server is doing now; answers whatever the engine does."""
         running = self._worker.running
         return {
-            "status": self._current_state().name.lower(),
+            "status": self._admission.current_state().name.lower(),
             "model": self.card.model_id,
             "max_model_len": self.card.max_model_len,
             "queued": self._worker.depth(),
@@ -194,13 +187,14 @@ class AgentService:
         return self._exposition.text()
 
     @property
-    def capsule_budget_bytes(self) -> int:
-        """What saved states may hold."""
-        return int(str(self._ledger.capsules.get("budget_bytes", 0)))
+    def capsule_budgets(self) -> tuple[int, ...]:
+        """Bytes that saved states may hold: in the engine's memory, on the host, on disk."""
+        names = ("budget_bytes", "host_budget_bytes", "disk_budget_bytes")
+        return tuple(int(str(self._ledger.capsules.get(name, 0))) for name in names)
 
     def ready(self) -> tuple[int, dict[str, object]]:
         """200 ready, 404 soft drain, 503 out (loading, draining, faulted)."""
-        state = self._current_state()
+        state = self._admission.current_state()
         return READY_STATUSES.get(state, 503), {"status": state.name.lower()}
 
     @property
@@ -217,47 +211,7 @@ class AgentService:
             "grammars": self._constraints.held_bytes,
             **self._worker.activity.held.cache_bytes,
         }
-        return Now(self._current_state(), self._worker.depth(), int(running), cache_bytes)
-
-    def _current_state(self) -> ServerState:
-        if not self._worker.alive and ServerEvent.FAULT in SERVER.legal(self.state.state):
-            self.state.fire(ServerEvent.FAULT)
-        return self.state.state
-
-    def _turn_away_unless_serving(self) -> None:
-        """Before anything is spent on a prompt. It is a request like others, with a record."""
-        try:
-            self._refuse_unless_serving()
-        except Unavailable as refusal:
-            self._end(_new_record(), Machine(LIFECYCLE), LifeEvent.REJECT, refusal)
-            raise
-
-    def _refuse_unless_serving(self) -> None:
-        state = self._current_state()
-        if state not in READY_STATUSES:
-            raise Unavailable(f"The server is {state.name.lower()}.", retry_after_s=5)
-
-    def _refuse_unless_known(self, turn: Turn) -> None:
-        """In a soft drain a conversation that is new here would have to leave again."""
-        if self._current_state() is not ServerState.SOFT_DRAINING:
-            return
-        if not self._known.has(turn.namespace, turn.prompt, turn.session_hint):
-            raise Unavailable(
-                "This server is being drained and takes no new conversations; ask another one, or "
-                "end the drain with `flashrt drain --undo`.",
-                retry_after_s=1,
-            )
-
-    def _retry_after_s(self) -> int:
-        """When a place in the queue is likely to be free."""
-        served_s = [
-            record.finished_at - record.started_at
-            for record in self._ledger.recent
-            if record.started_at is not None and record.finished_at is not None
-        ]
-        running = self._worker.running
-        began = None if running is None else running.record.started_at
-        return retry_after_s(served_s, 0.0 if began is None else time.perf_counter() - began)
+        return Now(self._admission.current_state(), self._worker.depth(), int(running), cache_bytes)
 
     async def _prepare(self, request: AgentRequest) -> tuple[Prompt, Constrains | None]:
         """Prompt and constraint. A client that leaves meanwhile ends here, with a record, and never
@@ -269,7 +223,7 @@ class AgentService:
             await trio.lowlevel.checkpoint_if_cancelled()
         except trio.Cancelled:
             left = ClientLeft("The client left.")
-            self._end(_new_record(), Machine(LIFECYCLE), LifeEvent.CANCEL, left)
+            self._admission.end(new_record(), Machine(LIFECYCLE), LifeEvent.CANCEL, left)
             raise
         return prepared
 
@@ -295,14 +249,14 @@ class AgentService:
             sampling=sampling,
             answer=self._answer(request, prompt, max_tokens),
             cancel=cancel,
-            namespace=namespace(request, client, self._namespace_from),
+            namespace=namespace(request.hints, client, self._namespace_from),
             constraint=constraint,
-            session_hint=request.hints.session,
+            session_hint=request.hints.flashrt_session or request.hints.session,
             pin_prefix=request.pin_prefix,
             max_decode_ms=self._limits.max_decode_ms,
         )
         record = attrs.evolve(
-            _new_record(),
+            new_record(),
             tokenize_ms=tokenize_ms,
             seed=sampling.seed,
             draft_tokens=sampling.draft_tokens,
@@ -338,25 +292,6 @@ class AgentService:
             **wishes,
         )
 
-    def _end(
-        self,
-        record: RequestRecord,
-        life: Machine[Life, LifeEvent],
-        event: LifeEvent,
-        why: FlashRTError,
-    ) -> None:
-        """Close the record of a request that does not come to the queue."""
-        record.terminal_state = life.fire(event)
-        record.finished_at = time.perf_counter()
-        record.fail(why)
-        self._ledger.close(record)
-
-
-def _new_record() -> RequestRecord:
-    """The record of a request that comes in now."""
-    now = time.time()
-    return RequestRecord(uuid.uuid4().hex, int(now), time.perf_counter(), enqueued_unix_s=now)
-
 
 def _reads_calls(request: AgentRequest) -> bool:
     """Whether calls may be in the answer; one that is JSON only may quote what looks like one."""
@@ -366,35 +301,10 @@ def _reads_calls(request: AgentRequest) -> bool:
     return request.reads_calls
 
 
-def _running(item: WorkItem) -> dict[str, object]:
+def _running(item: Item) -> dict[str, object]:
     """The request that the engine works on; `leaving`: it ends at the next boundary."""
     return {
         "request_id": item.record.request_id,
         "state": item.life.state.name,
         "leaving": item.cancel.cancelled,
     }
-
-
-NAMESPACE_SOURCES = {
-    "default": ("prompt_cache_key", "cache_salt"),
-    "cache_salt": ("cache_salt",),
-    "api_key": (),
-}
-"""What names a namespace, the first that is given; the API key's own salt does, if nothing is."""
-
-
-def namespace(request: AgentRequest, client: str, sources: str = "default") -> str:
-    """Whose prefixes may be reused, by one of `NAMESPACE_SOURCES`.
-
-    Each source has its own prefix, so that no value of one can name another's namespace.
-    """
-    for source in NAMESPACE_SOURCES[sources]:
-        value = getattr(request.hints, source)
-        if value is not None:
-            return f"{source}:{_hashed(value)}"
-    return f"client:{_hashed(client)}"
-
-
-def _hashed(name: str) -> str:
-    """A client's name may be as long as a body, and what it names is remembered for long."""
-    return hashlib.blake2b(name.encode(errors="surrogatepass"), digest_size=16).hexdigest()

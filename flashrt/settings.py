@@ -21,6 +21,9 @@ from flashrt.policy.cuts import CHUNK_GRID
 from flashrt.setting_values import IN_A_HEADER, Given, convert
 
 PREFIX = "FLASHRT_"
+PARKING_LEAST_S = 10.0
+"""A stop that gives answers no time is still no reason to lose conversations."""
+
 TOKENS_MAX = 100_000_000
 """No window is that long."""
 
@@ -55,7 +58,8 @@ class Settings:
     )
     max_seq: int = setting(
         0,
-        "window in tokens, prompt and answer together; auto is the model's own",
+        "window in tokens, prompt and answer together; auto is the longest that fits in memory "
+        "with room for one saved state of it, and no longer than the model's own",
         least=2,
         most=TOKENS_MAX,
         auto=0,
@@ -139,18 +143,42 @@ class Settings:
         most=31_536_000,
     )
     chunk_tokens: int = setting(
-        1024,
-        "tokens of a prompt processed between two chances to cancel; a multiple of 64",
+        0,
+        "tokens of a prompt processed between two chances to cancel, a multiple of 64; auto is "
+        "1024, and 2048 on a GPU",
         least=CHUNK_GRID,
         most=1 << 20,
         step=CHUNK_GRID,
+        auto=0,
     )
     capsule_budget_mb: int = setting(
         -1,
         "memory for saved states (capsules) in MiB, so that a conversation is not read again; 0 "
-        "keeps none; auto is a quarter of the free memory, or what a GPU has left",
+        "keeps none; auto is a quarter of the free memory, or what a GPU has left beside the "
+        "longest step",
         least=0,
         most=1 << 24,
+        auto=-1,
+    )
+    host_capsule_budget_mb: int = setting(
+        -1,
+        "memory of the host in MiB for saved states that a GPU has no room for; auto is half of "
+        "what is free, and nothing where the model itself runs in that memory",
+        least=0,
+        most=1 << 24,
+        auto=-1,
+    )
+    disk_capsule_dir: str | None = setting(
+        None,
+        "directory for saved states, so that conversations go on after a restart; made if it is "
+        "not there, for this user alone",
+        metavar="DIR",
+    )
+    disk_capsule_budget_mb: int = setting(
+        -1,
+        "what that directory may hold in MiB; auto is half of what is free there, at most 64 GiB",
+        least=1,
+        most=1 << 30,
         auto=-1,
     )
     namespace_from: str = setting(
@@ -200,6 +228,11 @@ class Settings:
     )
     api_keys: tuple[str, ...] = attrs.field(default=(), repr=False)
     """The keys that are let in, read by `load`; no setting of its own."""
+
+    @property
+    def parking_s(self) -> float:
+        """Seconds that saved states get to be brought to disk when the server stops."""
+        return max(self.graceful_timeout_s, PARKING_LEAST_S)
 
     @property
     def has_keys(self) -> bool:

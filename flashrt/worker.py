@@ -16,10 +16,12 @@ import trio
 
 from flashrt.errors import ClientLeft, EngineFailed, FlashRTError, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import LifeEvent
-from flashrt.items import Failed, Finished, Output, WorkItem
+from flashrt.items import Failed, Finished, Item, Output, SessionItem, WorkItem
 from flashrt.metrics.activity import Activity, Held
 from flashrt.metrics.ledger import Ledger
-from flashrt.policy.steps import Advance, Performer, Prefill, Restore, Step, StepResult
+from flashrt.policy.driving import Batches
+from flashrt.policy.session_calls import SessionCalls
+from flashrt.policy.steps import Advance, Fetch, Lift, Performer, Prefill, Restore, Step, StepResult
 from flashrt.policy.turn import (
     Answered,
     Ended,
@@ -28,14 +30,22 @@ from flashrt.policy.turn import (
     Prefilled,
     Progressed,
     Saved,
+    Told,
     TurnEvent,
 )
 from flashrt.policy.turn_loop import TurnLoop
+from flashrt.tending import Tending
 
 log = logging.getLogger("flashrt")
 
 TIDY_EVERY_S = 10.0
 """Seconds at least between two calls of `tidy`."""
+
+TEND_EVERY_S = 0.05
+"""An idle engine looks so often after copies and files that are under way."""
+
+STOPPING_S = 5.0
+"""What parking may take beyond its time: a step that is under way, a file that is being written."""
 
 
 @attrs.frozen
@@ -45,7 +55,7 @@ class _Batch:
     `restore_ms`: what bringing capsules back took; `capsules`: what the store holds now.
     """
 
-    item: WorkItem
+    item: Item
     events: tuple[TurnEvent, ...]
     at: float
     graph_captures: int
@@ -66,29 +76,37 @@ class EngineWorker:
         queue_timeout_s: float = 0.0,
         ledger: Ledger,
         tidy: Callable[[], object] = lambda: None,
+        tending: Tending | None = None,
     ) -> None:
         """`queue_timeout_s`: a request that has waited so long is refused; 0: it may wait.
 
-        `tidy` is called on the engine thread between two requests, now and then.
+        `tidy` is called on the engine thread between two requests, now and then; `tending` cares
+        for the saved states there.
         """
         self._performer = performer
         self._turns = turns
+        self._calls = SessionCalls(turns)
         self._ledger = ledger
-        self._send, self._receive = trio.open_memory_channel[WorkItem](max_queue_depth)
-        self._queued: dict[WorkItem, float] = {}  # oldest first: since when, in trio's seconds
+        self._send, self._receive = trio.open_memory_channel[Item](max_queue_depth)
+        self._queued: dict[Item, float] = {}  # oldest first: since when, in trio's seconds
         self._queue_timeout_s = queue_timeout_s
         self._arrived = trio.Event()
-        self._running: WorkItem | None = None
+        self._running: Item | None = None
         self._in_flight = False
         self._fault: BaseException | None = None
         self._restore_ms: float | None = None
         self._tidy = tidy
         self._tidied_at = -math.inf
+        self._tending = tending or Tending(turns)
+        self._fetch_ms = 0.0
+        self._idle = trio.CancelScope()
+        self._park_s: float | None = None
+        self._parked = trio.Event()
         self.activity = Activity()
 
     # -- on the trio loop ----------------------------------------
 
-    def submit(self, item: WorkItem) -> None:
+    def submit(self, item: Item) -> None:
         """Queue an admitted item; never blocks. Raises QueueFull, or Unavailable after a fault."""
         if self._fault is not None:
             raise Unavailable("The engine has stopped; this server must be restarted.")
@@ -108,7 +126,7 @@ class EngineWorker:
         """How many requests wait."""
         return len(self._queued)
 
-    def waiting(self) -> Iterator[WorkItem]:
+    def waiting(self) -> Iterator[Item]:
         """The requests that wait, oldest first."""
         return iter(self._queued)
 
@@ -117,7 +135,7 @@ class EngineWorker:
         return sum(item.waiter == waiter for item in self._queued)
 
     @property
-    def running(self) -> WorkItem | None:
+    def running(self) -> Item | None:
         """The request that the engine works on."""
         return self._running
 
@@ -126,7 +144,7 @@ class EngineWorker:
         """Whether the engine thread can serve requests."""
         return self._fault is None
 
-    def leave(self, item: WorkItem) -> None:
+    def leave(self, item: Item) -> None:
         """The client is gone: end a queued item now, a running one at its next boundary."""
         item.cancel.cancel()
         if item in self._queued:
@@ -157,16 +175,32 @@ class EngineWorker:
             self._end_all(LifeEvent.FAIL, EngineFailed("The engine has stopped."))
             raise
 
-    async def _next_item(self) -> WorkItem:
-        """The oldest item still wanted; it leaves the queue on the loop, so without a race."""
-        async for item in self._receive:
-            if self._fault is None and item in self._queued:
-                del self._queued[item]
-                self._running = item
-                item.life.fire(LifeEvent.START)
-                item.record.started_at = time.perf_counter()
-                return item
-        raise self._fault or RuntimeError("the queue is closed and nothing is wrong")
+    async def park(self, seconds: float) -> None:
+        """Have saved what can be gone on with after a start, and end the thread; in time."""
+        self._park_s = seconds
+        self._idle.cancel()
+        if self._fault is None:
+            with trio.move_on_after(seconds + STOPPING_S):
+                await self._parked.wait()
+
+    async def _next_item(self, wait_s: float, capsules: Mapping[str, object]) -> Item | None:
+        """The oldest item still wanted; it leaves the queue on the loop, so without a race.
+
+        None: for `wait_s` there was none, or the thread is to park. `capsules`: as in a batch.
+        """
+        self._ledger.capsules = capsules
+        with trio.CancelScope(deadline=trio.current_time() + wait_s) as self._idle:
+            if self._park_s is not None:
+                self._idle.cancel()
+            async for item in self._receive:
+                if self._fault is None and item in self._queued:
+                    del self._queued[item]
+                    self._running = item
+                    item.life.fire(LifeEvent.START)
+                    item.record.started_at = time.perf_counter()
+                    return item
+            raise self._fault or RuntimeError("the queue is closed and nothing is wrong")
+        return None
 
     async def expire(self) -> None:
         """Refuse what has waited for too long, until cancelled."""
@@ -218,10 +252,11 @@ class EngineWorker:
             # Wakes the thread if it waits for the next item.
             self._send.close()
 
-    def _apply(self, item: WorkItem, event: TurnEvent, at: float) -> None:
+    def _apply(self, item: Item, event: TurnEvent, at: float) -> None:
         record = item.record
         match event:
-            case Planned(plan):
+            case Planned(plan, session):
+                record.session = session
                 record.prefix_action = plan.action.value
                 record.cached_tokens = record.processed_tokens = plan.cached_tokens
                 record.prompt_ids = plan.ids
@@ -252,10 +287,13 @@ class EngineWorker:
                 item.sink.put(Output(deltas, tokens, logprobs))
                 if item.sink.is_overfull:
                     item.cancel.cancel(Unavailable("The client does not read its answer."))
+            case Told(answer):
+                assert isinstance(item, SessionItem), "only session calls are told something"
+                item.answer = answer
             case Ended():
                 self._finish(item, event, at)
 
-    def _finish(self, item: WorkItem, event: Ended, at: float) -> None:
+    def _finish(self, item: Item, event: Ended, at: float) -> None:
         item.record.finished_at = at
         if event.ending is not None:
             item.record.reasoning_tokens = event.ending.reasoning_tokens
@@ -264,7 +302,7 @@ class EngineWorker:
             terminal = Failed(event.error or item.cancel.why or ClientLeft("The client left."))
         self._end(item, event.event, terminal)
 
-    def _end(self, item: WorkItem, event: LifeEvent, terminal: Finished | Failed) -> None:
+    def _end(self, item: Item, event: LifeEvent, terminal: Finished | Failed) -> None:
         """The one place where an item reaches its terminal state."""
         if item is self._running:
             self._running = None
@@ -287,16 +325,28 @@ class EngineWorker:
     # -- on the engine thread ----------------------------------------
 
     def _thread(self) -> None:
-        while True:
-            self._serve(trio.from_thread.run(self._next_item))
+        wait_s = math.inf
+        while self._park_s is None:
+            self._serve_next(wait_s)
+            wait_s = TEND_EVERY_S if self._tending.between_requests() else math.inf
             if time.perf_counter() >= self._tidied_at + TIDY_EVERY_S:
                 self._tidy()
                 self._tidied_at = time.perf_counter()
+        self._tending.park(self._perform, self._park_s)
+        trio.from_thread.run_sync(self._parked.set)
 
-    def _serve(self, item: WorkItem) -> None:
+    def _serve_next(self, wait_s: float) -> None:
+        """An item that comes in time. Nothing refers to it afterwards: an idle server holds no
+        answer of an earlier request."""
+        held = self._turns.policy.store.report()
+        item = trio.from_thread.run(self._next_item, wait_s, held)
+        if item is not None:
+            self._serve(item)
+
+    def _serve(self, item: Item) -> None:
         engine = self._performer.engine
-        seen, self._restore_ms = engine.graph_capture_count, None
-        with contextlib.closing(self._turns.run(item.turn, self._perform)) as batches:
+        seen, self._restore_ms, self._fetch_ms = engine.graph_capture_count, None, 0.0
+        with contextlib.closing(self._run(item)) as batches:
             for events in batches:
                 if self._fault is not None:
                     raise self._fault
@@ -305,7 +355,14 @@ class EngineWorker:
                     self._post(self._batch(item, events, captures))
                 trio.from_thread.check_cancelled()
 
-    def _batch(self, item: WorkItem, events: tuple[TurnEvent, ...], captures: int) -> _Batch:
+    def _run(self, item: Item) -> Batches:
+        match item:
+            case WorkItem():
+                return self._turns.run(item.turn, self._perform)
+            case SessionItem():
+                return self._calls.run(item.work, self._perform)
+
+    def _batch(self, item: Item, events: tuple[TurnEvent, ...], captures: int) -> _Batch:
         policy = self._turns.policy
         return _Batch(
             item,
@@ -324,8 +381,11 @@ class EngineWorker:
         ms = (time.perf_counter() - started) * 1000
         costs = self._turns.policy.costs
         match step:
-            case Restore(capsule):
-                costs.restored(capsule.capsule_bytes, ms)
+            case Fetch() | Lift():
+                self._fetch_ms += ms
+            case Restore(capsule, tier):
+                ms, self._fetch_ms = ms + self._fetch_ms, 0.0
+                costs.restored(capsule.capsule_bytes, ms, tier)
                 self._restore_ms = round((self._restore_ms or 0) + ms, 3)
             case Prefill() | Advance() if isinstance(result, int):
                 costs.prefilled(result - position, ms)

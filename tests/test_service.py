@@ -8,8 +8,6 @@ import attrs
 import pytest
 import trio
 import trio.testing
-from hypothesis import given
-from hypothesis import strategies as st
 
 from flashrt.chat.constrained import Constraints
 from flashrt.chat.guide import Guide
@@ -20,10 +18,12 @@ from flashrt.errors import BadRequest, PromptTooLong, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import Life
 from flashrt.fsm.server import ServerEvent
 from flashrt.items import Failed, Finished
+from flashrt.namespaces import namespace
+from flashrt.policy.capsules import COUNTS
 from flashrt.policy.steps import Performer
 from flashrt.serve import assemble
-from flashrt.service import NAMESPACE_SOURCES, RENDER_THREADS, namespace
-from flashrt.settings import Settings, fields
+from flashrt.service import RENDER_THREADS
+from flashrt.settings import Settings
 from tests.whole.server import VOICE
 from tests.whole.stage import RENDERER
 
@@ -145,89 +145,13 @@ async def test_leaving_a_queued_item_ends_it_and_is_idempotent():
     assert desk.health()["queued"] == 0
 
 
-def test_no_value_of_one_source_names_anothers_namespace():
-    """G10: prompt_cache_key > cache_salt > the API key's salt, each in its own space."""
-    spaces = [
-        namespace(ids_request(hints=CacheHints(prompt_cache_key="x", cache_salt="y")), "k"),
-        namespace(ids_request(hints=CacheHints(cache_salt="x")), "k"),
-        namespace(ids_request(), "x"),
-        namespace(ids_request(), "prompt_cache_key:x"),
-        namespace(ids_request(hints=CacheHints(cache_salt="prompt_cache_key:x")), "k"),
-    ]
-    assert len(set(spaces)) == len(spaces)
-    assert namespace(ids_request(), "secret") == namespace(ids_request(), "secret")
-    assert "secret" not in namespace(ids_request(), "secret")
-
-
-texts = st.none() | st.text(max_size=3) | st.sampled_from(["client:", "cache_salt:x", "x"])
-ORDERS = {
-    "default": ["prompt_cache_key", "cache_salt", "client"],
-    "cache_salt": ["cache_salt", "client"],
-    "api_key": ["client"],
-}
-
-
-def source_and_value(sources, said):
-    """The first source that the mode lets count and that says something."""
-    return next((name, said[name]) for name in ORDERS[sources] if said[name] is not None)
-
-
-def space_of(sources, said):
-    """The namespace of a request that says this."""
-    hints = CacheHints(said["prompt_cache_key"], said["cache_salt"])
-    return namespace(ids_request(hints=hints), said["client"], sources)
-
-
-sayings = st.fixed_dictionaries(
-    {"prompt_cache_key": texts, "cache_salt": texts, "client": st.text(max_size=3)}
-)
-
-
-@pytest.mark.parametrize("sources", ORDERS)
-@given(one=sayings, other=sayings)
-def test_who_shares_a_namespace_is_said_by_the_first_source_that_counts(sources, one, other):
-    """G10: the same source and the same value, or nothing is shared; "" is a value too."""
-    same = source_and_value(sources, one) == source_and_value(sources, other)
-    assert (space_of(sources, one) == space_of(sources, other)) == same
-    assert space_of(sources, one).startswith(f"{source_and_value(sources, one)[0]}:")
-
-
-@pytest.mark.parametrize("sources", ORDERS)
-@given(said=sayings, hint=texts)
-def test_what_does_not_count_and_a_session_hint_move_no_namespace(sources, said, hint):
-    """They are hints: whoever sends another one stays with what was theirs."""
-    bare = {name: value if name in ORDERS[sources] else None for name, value in said.items()}
-    hints = CacheHints(said["prompt_cache_key"], said["cache_salt"], session=hint)
-    assert namespace(ids_request(hints=hints), said["client"], sources) == space_of(sources, bare)
-
-
-def named(**hints):
-    """The namespace that a client names so."""
-    return namespace(ids_request(hints=CacheHints(**hints)), "somebody")
-
-
-@given(
-    name=st.text(st.characters(exclude_categories=()))
-    | st.text(max_size=9).map(lambda text: text * 10_000)
-)
-def test_a_namespace_is_short_whatever_names_it(name):
-    """It is remembered with every session and saved state: a name may be as long as a body, and
-    half a pair of surrogates."""
-    for space in (
-        named(prompt_cache_key=name),
-        named(cache_salt=name),
-        namespace(ids_request(), name),
-    ):
-        assert len(space) <= 64
-
-
 @pytest.mark.parametrize(
     ("wish", "space"),
     [
-        ({}, named(prompt_cache_key="k")),
-        ({"namespace_from": "default"}, named(prompt_cache_key="k")),
-        ({"namespace_from": "cache_salt"}, named(cache_salt="s")),
-        ({"namespace_from": "api_key"}, namespace(ids_request(), "somebody")),
+        ({}, namespace(CacheHints(prompt_cache_key="k"), "somebody")),
+        ({"namespace_from": "default"}, namespace(CacheHints(prompt_cache_key="k"), "somebody")),
+        ({"namespace_from": "cache_salt"}, namespace(CacheHints(cache_salt="s"), "somebody")),
+        ({"namespace_from": "api_key"}, namespace(CacheHints(), "somebody")),
     ],
 )
 async def test_the_setting_chooses_what_names_the_namespace(wish, space):
@@ -235,12 +159,6 @@ async def test_the_setting_chooses_what_names_the_namespace(wish, space):
     hints = CacheHints(prompt_cache_key="k", cache_salt="s", session="k")
     item = await service(**wish).open(ids_request(hints=hints), client="somebody")
     assert (item.turn.namespace, item.turn.session_hint) == (space, "k")
-
-
-def test_every_choice_of_the_setting_is_known_here():
-    """And the other way round."""
-    field = next(field for field in fields() if field.name == "namespace_from")
-    assert list(NAMESPACE_SOURCES) == list(field.metadata["choices"]) == list(ORDERS)
 
 
 @pytest.mark.parametrize("wish", [None, True, False, 0, 640, 10**30])
@@ -253,8 +171,10 @@ async def test_a_wish_to_pin_reaches_the_turn(wish):
 def test_health_has_every_figure_of_saved_states_from_the_start():
     """A dashboard need not guess which will come."""
     capsules = service(capsule_budget_mb=3).health()["capsules"]
-    counts = ["stored", "evicted", "declined", "thinned", "damaged"]
-    assert list(capsules) == ["count", "bytes", "budget_bytes", "pinned", *counts]
+    sizes = ["count", "bytes", "budget_bytes"]
+    tiers = [f"{tier}_{size}" for tier in ("host", "disk") for size in sizes]
+    held = [*sizes, "pinned", "device_count", *tiers]
+    assert list(capsules) == [*held, *COUNTS]
     assert capsules.pop("budget_bytes") == 3 << 20
     assert set(capsules.values()) == {0}
 

@@ -82,6 +82,14 @@ class Wording:
             size += PART_BYTES + sum(map(sys.getsizeof, texts))
         return size
 
+    def until(self, messages: int) -> "Wording":
+        """What its first `messages` said, an answer at their end included."""
+        if self.outline is None:
+            return self
+        parts = tuple(p for p in self.outline.parts if 0 <= p.first_message < messages)
+        stop = parts[-1].stop_segment if parts else 0
+        return Wording(self.segments[:stop], Outline(parts, messages, self.outline.head))
+
 
 @attrs.frozen(eq=False)
 class Prompt(Sequence[int]):

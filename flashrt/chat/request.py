@@ -29,11 +29,15 @@ class SamplingWish:
 
 @attrs.frozen
 class CacheHints:
-    """What the client said about reuse. A namespace never depends on `session`."""
+    """What the client said about reuse. A namespace never depends on a session.
+
+    `session`: how the client calls the conversation. `flashrt_session`: how this server does.
+    """
 
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
     session: str | None = None
+    flashrt_session: str | None = None
 
 
 @attrs.frozen

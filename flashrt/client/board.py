@@ -5,7 +5,7 @@ from typing import Any, TypeVar
 
 import attrs
 
-from flashrt.client.health import Activity, Finished, Health, Prefill, Request
+from flashrt.client.health import Activity, Capsules, Finished, Health, Prefill, Request
 from flashrt.client.screen import CYAN, DIM, RED
 
 NEEDS_A_KEY = "request by request: with an API key only (--api-key, or FLASHRT_API_KEY)"
@@ -103,7 +103,20 @@ def _capsules(health: Health) -> str:
     by_kind = f" ({_counts(kinds)})" if any(kinds.values()) else ""
     return (
         f"{held.count}{by_kind}, {_size(held.bytes)} of {_size(held.budget_bytes)}, "
-        f"{held.pinned} pinned, {held.evicted} evicted"
+        f"{_lower_tiers(held)}{held.pinned} pinned, {held.evicted} evicted"
+    )
+
+
+def _lower_tiers(held: Capsules) -> str:
+    """What lies on the host and on disk, where the server has them."""
+    tiers = (
+        ("on the host", held.host_count, held.host_bytes, held.host_budget_bytes),
+        ("on disk", held.disk_count, held.disk_bytes, held.disk_budget_bytes),
+    )
+    return "".join(
+        f"{count} {where} ({_size(size)} of {_size(budget)}), "
+        for where, count, size, budget in tiers
+        if budget
     )
 
 

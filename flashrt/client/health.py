@@ -13,6 +13,12 @@ class Capsules(msgspec.Struct):
     budget_bytes: int = 0
     pinned: int = 0
     evicted: int = 0
+    host_count: int = 0
+    host_bytes: int = 0
+    host_budget_bytes: int = 0
+    disk_count: int = 0
+    disk_bytes: int = 0
+    disk_budget_bytes: int = 0
 
 
 class Totals(msgspec.Struct):

@@ -5,9 +5,10 @@ leads, lags, mixes two sessions or survives a reset changes the text.
 """
 
 import hashlib
-from collections.abc import Iterator, Sequence
-from typing import TypeVar
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, TypeVar
 
+import attrs
 import numpy as np
 
 from flashrt.engine.protocol import (
@@ -18,6 +19,8 @@ from flashrt.engine.protocol import (
     DecodeChunk,
     EngineInfo,
     EngineMisuse,
+    RawBuffer,
+    RowBlock,
     RowConstraint,
     SamplingParams,
     TokenLogprobs,
@@ -25,6 +28,18 @@ from flashrt.engine.protocol import (
 from flashrt.engine.rowblocks import LiveRows
 
 T = TypeVar("T")
+
+
+@attrs.frozen(eq=False)
+class FakeCopy:
+    """A copy that is made when it is begun."""
+
+    buffers: Mapping[str, np.ndarray]
+    done: bool = True
+
+    def wait(self) -> Mapping[str, np.ndarray]:
+        """The copy."""
+        return self.buffers
 
 
 class FakeEngine:
@@ -139,6 +154,33 @@ class FakeEngine:
         self._rows.hold(capsule.rows, position)
         self._pending = capsule.pending
         self._floor = self.position
+
+    def to_host(self, buffers: Mapping[str, Any], /) -> FakeCopy:
+        """A plain copy."""
+        return FakeCopy({name: buffer.copy() for name, buffer in buffers.items()})
+
+    def to_device(self, buffers: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """A plain copy."""
+        return {name: buffer.copy() for name, buffer in buffers.items()}
+
+    def to_bytes(self, buffers: Mapping[str, Any], /) -> Mapping[str, RawBuffer]:
+        """Views."""
+        return {
+            name: RawBuffer(str(b.dtype), b.shape, memoryview(b).cast("B"))
+            for name, b in buffers.items()
+        }
+
+    def from_bytes(self, raw: Mapping[str, RawBuffer], /) -> Mapping[str, Any]:
+        """Arrays of 64-bit integers."""
+        if any(b.dtype != "int64" or len(b.data) != 8 * b.shape[0] for b in raw.values()):
+            raise ValueError(f"no buffers of the fake engine: {sorted(raw)}")
+        return {name: np.frombuffer(b.data, np.int64) for name, b in raw.items()}
+
+    def refill(self, block: RowBlock, /) -> Mapping[str, Any]:
+        """The ids of the block."""
+        if not self._rows.equal_to(block):
+            raise EngineMisuse(f"the live rows are not those of [{block.start}, {block.stop})")
+        return self._saved(block.start, block.stop)
 
     # -- inside ----------------------------------------
 

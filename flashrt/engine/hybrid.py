@@ -3,7 +3,7 @@
 Ids, boundaries and refusals are here; tensors are in the live state.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeVar
@@ -14,7 +14,9 @@ from flashrt.engine.checkpoint import load_checkpoint
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.drafting.depth import LOOKUP, MTP
 from flashrt.engine.drafting.lookup import PromptLookup
+from flashrt.engine.hostcopy import HostCopies, from_bytes, to_bytes
 from flashrt.engine.identity import identity_of
+from flashrt.engine.kernels import graphs_captured
 from flashrt.engine.live import LiveState
 from flashrt.engine.placement import is_out_of_memory
 from flashrt.engine.protocol import (
@@ -25,11 +27,14 @@ from flashrt.engine.protocol import (
     DecodeChunk,
     EngineInfo,
     EngineMisuse,
+    HostCopy,
+    RawBuffer,
+    RowBlock,
     RowConstraint,
     SamplingParams,
     TokenLogprobs,
 )
-from flashrt.engine.sampler import Sampler, takes_likeliest
+from flashrt.engine.sampler import Sampler, Shortlist
 from flashrt.engine.selfcheck import check_rows
 from flashrt.engine.speculate import Draft, Drafting, accept, drafts_for
 from flashrt.engine.weights import ModelWeights
@@ -42,8 +47,6 @@ DRAFT_TOKENS_MAX = 8
 
 class HybridEngine:
     """One hot model; device and dtype are those of its weights."""
-
-    graph_capture_count = 0
 
     def __init__(
         self,
@@ -88,9 +91,11 @@ class HybridEngine:
         self._live = LiveState.allocate(config, weights, max_seq)
         self._sampler = Sampler(config.vocab_size, sampleable)
         self._lookup = PromptLookup()
+        self._copies = HostCopies(embed.device)
         self._journal: list[int] = []
         self._epoch = 0
         check_rows(self._live)
+        self._captured_at_start = graphs_captured()
 
     @classmethod
     def load(
@@ -122,6 +127,11 @@ class HybridEngine:
     def info(self) -> EngineInfo:
         """Facts that never change."""
         return self._info
+
+    @property
+    def graph_capture_count(self) -> int:
+        """Graphs that the process has captured since this engine was there."""
+        return graphs_captured() - self._captured_at_start
 
     @property
     def position(self) -> int:
@@ -204,6 +214,28 @@ class HybridEngine:
             self._forget()
             raise EngineFailed(f"the capsule's buffers do not fit: {error}") from error
         self._journal = list(tokens)
+
+    def to_host(self, buffers: Mapping[str, Any], /) -> HostCopy:
+        """On a side stream of a GPU, into pinned memory."""
+        return self._copies.begin(buffers)
+
+    def to_device(self, buffers: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """One copy over the bus; on a CPU the buffers are where they should be."""
+        return self._copies.back(buffers)
+
+    def to_bytes(self, buffers: Mapping[str, Any], /) -> Mapping[str, RawBuffer]:
+        """Nothing is copied."""
+        return to_bytes(buffers)
+
+    def from_bytes(self, raw: Mapping[str, RawBuffer], /) -> Mapping[str, Any]:
+        """Nothing is copied that may be written to."""
+        return from_bytes(raw)
+
+    def refill(self, block: RowBlock, /) -> Mapping[str, Any]:
+        """Within the memory of the device."""
+        if not self._live.rows.equal_to(block):
+            raise EngineMisuse(f"the live rows are not those of [{block.start}, {block.stop})")
+        return MappingProxyType(self._live.saved_rows(block.start, block.stop))
 
     # -- inside ------------------------------------------------------------------------------------
 
@@ -298,15 +330,15 @@ class HybridEngine:
         if rows:
             self._guard(self._live.process_rows, rows)
         logits = self._guard(self._live.logits_of, 1 + len(draft.ids))
-        best: list[int | None] = [None] * len(logits)
-        if allowed is None and takes_likeliest(params):
-            best = self._sampler.likeliest(logits)
+        shortlists: list[Shortlist | None] = [None] * len(logits)
+        if allowed is None:
+            shortlists = self._sampler.shortlists(logits, params)
 
         def choose(row: int) -> int:
-            if (id_ := best[row]) is not None:
-                return id_
             limit = None if allowed is None else allowed[row]
-            return self._sampler.choose(logits[row], params, journal=journal, allowed=limit)
+            return self._sampler.choose(
+                logits[row], params, journal=journal, allowed=limit, shortlist=shortlists[row]
+            )
 
         try:
             accept(choose, draft.ids, params.stop_ids, journal)

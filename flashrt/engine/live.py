@@ -216,12 +216,17 @@ class LiveState:
         b = self.buffers
         chunk, rows = divmod(position, CHUNK)
         slot = chunk % RING_CHUNKS
-        b.anchors[:, chunk % 2] = saved["anchor"]
-        b.keys[:, slot, :rows] = saved["keys"]
-        b.values[:, slot, :rows] = saved["values"]
-        b.decays[:, slot, :rows] = saved["decays"]
-        b.raw[:, self._before(position)] = saved["raw"]
-        b.hidden[(position - 1) % RING] = saved["hidden"]
+        raw = b.raw[:, self._before(position)]
+        for target, name in (
+            (b.anchors[:, chunk % 2], "anchor"),
+            (b.keys[:, slot, :rows], "keys"),
+            (b.values[:, slot, :rows], "values"),
+            (b.decays[:, slot, :rows], "decays"),
+            (raw, "raw"),
+            (b.hidden[(position - 1) % RING], "hidden"),
+        ):
+            _put(target, saved[name], name)
+        b.raw[:, self._before(position)] = raw
         if self.mtp:
             self.mtp.filled = max(0, position - 1)
         self.position, self.anchor, self.floor = position, chunk, position
@@ -230,10 +235,11 @@ class LiveState:
     def _load_rows(self, start: int, stop: int, saved: Mapping[str, Tensor]) -> None:
         """Rows [start, stop) of buffers that begin at `start` and may reach further."""
         b = self.buffers
-        b.kv[:, :, :, start:stop] = saved["kv"][:, :, :, : stop - start]
+        _put(b.kv[:, :, :, start:stop], saved["kv"][:, :, :, : stop - start], "kv")
         if b.mtp_kv is not None:
             slots = _slots(start, stop)
-            b.mtp_kv[:, :, slots] = saved["mtp_kv"][:, :, : slots.stop - slots.start]
+            rows = saved["mtp_kv"][:, :, : slots.stop - slots.start]
+            _put(b.mtp_kv[:, :, slots], rows, "mtp_kv")
 
     def _anchors_before(self, chunk: int) -> Tensor:
         """[Ll, Hv, dk, dv]: stored, or folded from the open chunk just before."""
@@ -250,3 +256,16 @@ class LiveState:
 def _slots(start: int, stop: int) -> slice:
     """The MTP slots of the rows [start, stop): slot p - 1 waits for the id of row p."""
     return slice(max(0, start - 1), max(0, stop - 1))
+
+
+def _put(target: Tensor, saved: Tensor, name: str) -> None:
+    """Copy, also from host memory; a plain assignment would stretch or convert what does not fit.
+
+    Raises ValueError.
+    """
+    if target.shape != saved.shape or target.dtype != saved.dtype:
+        raise ValueError(
+            f"{name!r} is {saved.dtype} {tuple(saved.shape)}; this state has "
+            f"{target.dtype} {tuple(target.shape)}"
+        )
+    target.copy_(saved)

@@ -10,6 +10,10 @@ from flashrt.errors import CannotServe
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
 
+BLOCK_TOKENS, CUDA_BLOCK_TOKENS = 1024, 2048
+"""Tokens of a prompt that are read at a time, where a user says nothing: on a large GPU products of
+2,048 rows are the quickest, and still only a tenth of a second."""
+
 
 @attrs.frozen
 class Placement:
@@ -35,6 +39,11 @@ class Placement:
         if dtype == "auto":
             dtype = "float32" if device == "cpu" else "bfloat16"
         return cls(torch.device(device), DTYPES[dtype])
+
+
+def block_tokens(device: str, wish: int) -> int:
+    """Tokens of a prompt that are read at a time: the wish, or for 0 what suits the device."""
+    return wish or (CUDA_BLOCK_TOKENS if device.startswith("cuda") else BLOCK_TOKENS)
 
 
 def is_out_of_memory(error: Exception) -> bool:

@@ -117,11 +117,13 @@ class DecodeChunk:
     """One per id where they were asked for, else none."""
 
 
-@attrs.frozen(eq=False)
+@attrs.define(eq=False)
 class RowBlock:
-    """Rows [start, stop) of all that grows with the tokens. Immutable; capsules share it.
+    """Rows [start, stop) of all that grows with the tokens. Capsules share it.
 
-    `packed` holds the ids of the rows, see `pack_ids`.
+    What it says never changes; where it lies may: whoever keeps capsules puts equal `buffers` of
+    another memory in their place, or none while the rows are in files only. `packed` holds the ids
+    of the rows, see `pack_ids`.
     """
 
     start: int
@@ -173,6 +175,55 @@ class Capsule:
         return True
 
 
+@attrs.frozen(eq=False)
+class RawBuffer:
+    """A named buffer as bytes: rows in C order, in this machine's byte order."""
+
+    dtype: str
+    shape: tuple[int, ...]
+    data: bytes | bytearray | memoryview
+
+
+class HostCopy(Protocol):
+    """Buffers on their way to host memory. What is copied must live until it is done."""
+
+    @property
+    def done(self) -> bool:
+        """Whether `wait` would return at once. Raises nothing."""
+        ...
+
+    def wait(self) -> Mapping[str, Any]:
+        """The buffers in host memory, whole. Raises what the copying has raised."""
+        ...
+
+
+class Carrier(Protocol):
+    """Moves buffers of capsules between the engine's memory, the host's, and bytes. Only reads."""
+
+    def to_host(self, buffers: Mapping[str, Any], /) -> HostCopy:
+        """Begin a copy in host memory, beside whatever the engine computes."""
+        ...
+
+    def to_device(self, buffers: Mapping[str, Any], /) -> Mapping[str, Any]:
+        """A copy of host buffers in the engine's memory. Raises what allocating raises."""
+        ...
+
+    def to_bytes(self, buffers: Mapping[str, Any], /) -> Mapping[str, RawBuffer]:
+        """Buffers that lie in host memory, as views of their bytes."""
+        ...
+
+    def from_bytes(self, raw: Mapping[str, RawBuffer], /) -> Mapping[str, Any]:
+        """Buffers in host memory. Raises ValueError for bytes that are none of this engine's."""
+        ...
+
+    def refill(self, block: RowBlock, /) -> Mapping[str, Any]:
+        """The rows of `block`, copied from the live state, whose rows must be equal to all of it.
+
+        Raises EngineMisuse where they are not, or where nobody knows.
+        """
+        ...
+
+
 class Constraint(Protocol):
     """Limits what decode may choose. Called on the engine thread, once per step."""
 
@@ -185,7 +236,7 @@ class Constraint(Protocol):
         ...
 
 
-class Engine(Protocol):
+class Engine(Carrier, Protocol):
     """One hot, stateful model."""
 
     @property
@@ -268,6 +319,7 @@ class Engine(Protocol):
     def restore(self, capsule: Capsule) -> None:
         """Become the state of `capsule`, bit for bit. Changes the state.
 
-        Raises EngineMisuse if the capsule's identity is another engine's; nothing is changed.
+        Its buffers may be the engine's own or lie in host memory, each for itself. Raises
+        EngineMisuse if the capsule's identity is another engine's; nothing is changed.
         """
         ...

@@ -81,3 +81,7 @@ class LiveRows:
                 break
             count += 1
         return count
+
+    def equal_to(self, block: RowBlock) -> bool:
+        """Whether the live rows are known to be those of the whole block."""
+        return any(e.block() is block and e.stop >= block.stop for e in self._equal)

@@ -18,11 +18,16 @@ from flashrt.engine.protocol import EngineMisuse, RowConstraint, SamplingParams,
 
 Ids = NDArray[np.int64]
 Floats = NDArray[np.float64]
+Shortlist = tuple[Ids, Floats]
+"""Ids, ascending, and their scores."""
 
 MASK64 = 2**64 - 1
 GOLDEN = 0x9E3779B97F4A7C15
 MIX_1 = 0xBF58476D1CE4E5B9
 MIX_2 = 0x94D049BB133111EB
+
+TIES = 16
+"""Ids beyond those that a shortlist needs: whether more are equal to its last one is seen there."""
 
 NUCLEUS_FIRST_TRY = 1024
 """Sorting a whole vocabulary for top_p is slow; so many of the likeliest ids mostly suffice."""
@@ -50,44 +55,62 @@ class Sampler:
         *,
         journal: Sequence[int],
         allowed: RowConstraint,
+        shortlist: Shortlist | None = None,
     ) -> int:
         """The id for position len(journal), given its row `logits` [V] float32 on any device.
 
-        Raises EngineMisuse for a constraint that allows nothing, NoFiniteLogits for a broken row.
+        `shortlist`: the row's own, if it has been made already. Raises EngineMisuse for a
+        constraint that allows nothing, NoFiniteLogits for a broken row.
         """
         if logits.shape != (self.vocab_size,):
             raise EngineMisuse(f"logits of shape {tuple(logits.shape)}, not ({self.vocab_size},)")
         if allowed is not None and not isinstance(allowed, np.ndarray):
             return self._forced(int(allowed))
+        if allowed is None:
+            shortlist = shortlist or self.shortlists(logits[None], params)[0]
+        if allowed is not None or shortlist is None:
+            shortlist = self._shortlist(logits, params, journal, allowed)
+        ids, values = shortlist
+        if params.temperature <= 0:
+            return int(ids[0])
+        with np.errstate(over="ignore"):  # at a tiny temperature all but the best become -inf
+            scaled = (values - values.max()) / params.temperature
+        ids, scaled = _limited(ids, scaled, params)
+        return int(ids[np.argmax(scaled + gumbel(params.seed, len(journal), ids))])
+
+    def shortlists(self, logits: Tensor, params: SamplingParams) -> list[Shortlist | None]:
+        """Per row [R, V] the ids that its choice is made of, in one transfer for all rows.
+
+        None where the journal has a say in it, where too many ids are left to send, and for a row
+        that is broken or has too many equals.
+        """
+        scores, count = logits[:, : self.sampleable], _asked(params)
+        if _changes_scores(params) or not 0 < count + TIES <= self.sampleable:
+            return [None] * len(logits)
+        found = torch.topk(scores, count + TIES)
+        values, ids = torch.stack((found.values.double(), found.indices.double())).cpu().numpy()
+        pairs = zip(values, ids.astype(np.int64), strict=True)
+        return [_shortened(ids, values, count) for values, ids in pairs]
+
+    def _shortlist(
+        self,
+        logits: Tensor,
+        params: SamplingParams,
+        journal: Sequence[int],
+        allowed: NDArray[np.bool_] | None,
+    ) -> Shortlist:
+        """Of one row, with all that may limit it."""
         scores = logits[: self.sampleable]
         if _changes_scores(params):
             scores = self._penalised(scores, params, journal)
         if allowed is not None:
             mask = torch.from_numpy(self._mask(allowed)).to(scores.device)
             scores = scores.masked_fill(~mask, -torch.inf)
+        best = torch.argmax(scores)
+        _check_finite(float(scores[best]), allowed)
         if params.temperature <= 0:
-            chosen = int(torch.argmax(scores))
-            _check_finite(float(scores[chosen]), allowed)
-            return chosen
-        best = float(scores.max())
-        _check_finite(best, allowed)
-        ids, values = _likeliest(scores, params.top_k)
-        with np.errstate(over="ignore"):  # at a tiny temperature all but the best become -inf
-            scaled = (values - best) / params.temperature
-        ids, scaled = _limited(ids, scaled, params)
-        return int(ids[np.argmax(scaled + gumbel(params.seed, len(journal), ids))])
-
-    def likeliest(self, logits: Tensor) -> list[int | None]:
-        """The best id of each row [R, V], the lowest of equals; None for a broken row.
-
-        All rows come from their device in one transfer.
-        """
-        scores = logits[:, : self.sampleable]
-        best = scores.argmax(-1)
-        values = scores.gather(1, best[:, None])[:, 0]
-        chosen, reached = torch.stack((best.double(), values.double())).tolist()
-        pairs = zip(chosen, reached, strict=True)
-        return [int(id_) if np.isfinite(value) else None for id_, value in pairs]
+            return best.reshape(1).cpu().numpy(), scores[best].reshape(1).double().cpu().numpy()
+        return _likeliest(scores, params.top_k)
 
     def logprobs(self, logits: Tensor, chosen: int, count: int) -> TokenLogprobs:
         """What row `logits` [V] says of the id chosen from it, and of its `count` likeliest ids.
@@ -213,6 +236,25 @@ def _mixed(x: int) -> int:
 def takes_likeliest(params: SamplingParams) -> bool:
     """Whether the choice of an unconstrained row is its best id, whatever the journal says."""
     return params.temperature <= 0 and not _changes_scores(params)
+
+
+def _asked(params: SamplingParams) -> int:
+    """How many of the likeliest ids a choice is made of; 0: of all."""
+    return 1 if params.temperature <= 0 else params.top_k
+
+
+def _shortened(ids: Ids, values: Floats, count: int) -> Shortlist | None:
+    """The likeliest `count` of ids that come with TIES more, from the best down.
+
+    Of equals the lowest ids are taken; None where there may be equals beyond those that came.
+    """
+    border = values[count - 1]
+    if not np.isfinite(values[0]) or values[-1] >= border:
+        return None
+    order = np.argsort(ids[values >= border])
+    ids, values = ids[order], values[order]
+    kept = np.sort(_descending(values)[:count])
+    return ids[kept], values[kept]
 
 
 def _penalises(params: SamplingParams) -> bool:

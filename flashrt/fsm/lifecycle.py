@@ -52,5 +52,7 @@ LIFECYCLE: Table[Life, LifeEvent] = Table(
         (Life.DECODE, LifeEvent.FINISH): Life.DONE,
         (Life.DECODE, LifeEvent.CANCEL): Life.CANCELLED,
         (Life.DECODE, LifeEvent.FAIL): Life.ERROR,
+        #
+        (Life.PREFILL, LifeEvent.FINISH): Life.DONE,
     },
 )

@@ -207,4 +207,13 @@ MOVES: tuple[Move, ...] = (
     Move(Step.STALL, frozenset(), sink=_in(SinkState.OPEN), fires_sink=SinkEvent.STALL),
     Move(Step.RESUME, frozenset(), sink=_in(SinkState.STALLED), fires_sink=SinkEvent.RESUME),
     Move(Step.LEAVE, frozenset(), fires_sink=SinkEvent.LEAVE),
+    #
+    Move(
+        Step.FINISH,
+        _in(Life.PREFILL),
+        Hold.FREES,
+        _IDLE,
+        fires_life=LifeEvent.FINISH,
+        fires_sink=SinkEvent.END,
+    ),
 )

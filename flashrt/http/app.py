@@ -19,6 +19,7 @@ from flashrt.http.openapi import document
 from flashrt.http.options import HttpOptions
 from flashrt.http.page import add_page
 from flashrt.http.security import Doorkeeper
+from flashrt.http.sessions import SessionCounter, SessionService, add_session_routes
 from flashrt.http.streaming import collect, stream
 from flashrt.items import WorkItem
 from flashrt.protocols.answer import BodyWriter, Head, StreamWriter
@@ -40,7 +41,7 @@ OPEN_TO_ALL = frozenset({"/", "/health", "/health/ready", "/metrics"})
 """Routes that need no API key: probes have none, and nothing secret is said there."""
 
 
-class Service(Protocol):
+class Service(SessionService, Protocol):
     """What this room needs of `flashrt.service.AgentService`."""
 
     @property
@@ -52,7 +53,6 @@ class Service(Protocol):
     async def open(self, request: AgentRequest, *, client: str, waiter: str) -> WorkItem: ...
     async def tokens(self, request: AgentRequest) -> tuple[int, ...]: ...
     async def text(self, ids: Sequence[int]) -> str: ...
-    def leave(self, item: WorkItem) -> None: ...
     def soft_drain(self, *, undo: bool) -> None: ...
     def health(self) -> dict[str, object]: ...
     def activity(self) -> dict[str, object]: ...
@@ -86,7 +86,9 @@ def make_app(service: Service, options: HttpOptions) -> QuartTrio:
     _add_error_answers(app, options)
     _add_state_routes(app, service, options, doorkeeper)
     add_page(app)
-    _add_answer_routes(app, Desk(service, options, doorkeeper))
+    desk = Desk(service, options, doorkeeper)
+    _add_answer_routes(app, desk)
+    add_session_routes(app, SessionCounter(service, doorkeeper, desk.body))
     app.asgi_app = FinishGuard(app.asgi_app)  # type: ignore[assignment]
     return app
 

@@ -1,5 +1,6 @@
 """The OpenAPI document of the routes, made from the types that read and write their bodies."""
 
+import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -14,14 +15,24 @@ from flashrt.protocols.drain import DrainFields
 from flashrt.protocols.error import ErrorObject
 from flashrt.protocols.fields import DRAFT_TOKENS_MAX, INT64
 from flashrt.protocols.models import Model, ModelList
+from flashrt.protocols.sessions import (
+    PAGE_MAX,
+    CreateSessionFields,
+    DeletedSession,
+    ForkFields,
+    SessionList,
+    SessionObject,
+    UndoFields,
+)
 from flashrt.protocols.tokens import DetokenizeFields, Text, TokenizeFields, Tokens
 
 STATUSES: Mapping[int, str] = {
     400: "The request is wrong; `param` names the field.",
     401: "No API key, or a wrong one.",
     403: "A Host or Origin that this server does not answer to.",
-    404: "A model that is not served here; of /health/ready: a soft drain.",
+    404: "A model, session or saved state that is not here; of /health/ready: a soft drain.",
     408: "The body did not arrive in time.",
+    409: "The session has no such boundary, or there is no room for so many.",
     413: "The body, or the prompt, is too long.",
     415: "The body is not declared as plain JSON.",
     429: "The queue is full; Retry-After may say when to come back.",
@@ -50,6 +61,7 @@ MEANINGS: Mapping[str, str] = {
     "continue_final_message": "False: a last message of the assistant's own is not gone on with.",
     "flashrt_return_token_ids": "Adds token ids and the lineage to the `flashrt` block.",
     "flashrt_draft_tokens": "Tokens drafted a step; 0 is no drafts, null lets the server choose.",
+    "flashrt_session": "Whose turn it is, by an id of /v1/sessions; an unknown one is a hint.",
     "flashrt_pin_prefix": "Keeps the state of the system turn (true), or of the last cut at or "
     "below so many tokens; false or 0 lets go.",
 }
@@ -94,6 +106,7 @@ MESSAGE: Mapping[str, Any] = {
 DOOR = (401, 403)
 BODY = (400, *DOOR, 404, 408, 413, 415)
 ANSWER = (*BODY, 429, 500, 503)
+SESSION = (400, *DOOR, 404, 429, 500, 503)
 STATE_STATUSES = (404, 503)
 
 
@@ -108,7 +121,7 @@ class Operation:
     """One route: what it takes, what it gives, and the statuses of what it refuses.
 
     `stream`: the type of one event where the answer is streamed. `example`: a body that is served.
-    `media`: what the answer is, if no JSON.
+    `media`: what the answer is, if no JSON. `query`: schemas of the target's parameters.
     """
 
     method: str
@@ -120,7 +133,14 @@ class Operation:
     stream: type | None = None
     example: Mapping[str, Any] | None = None
     media: str = "application/json"
+    query: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
 
+
+NAMESPACE: Mapping[str, Mapping[str, Any]] = {
+    "prompt_cache_key": {"type": "string"},
+    "cache_salt": {"type": "string"},
+}
+"""Parameters of calls that have no body, as a request for an answer has them as fields."""
 
 OPERATIONS = (
     Operation(
@@ -160,6 +180,61 @@ OPERATIONS = (
         tuple(status for status in BODY if status != 404),
         DetokenizeFields,
         example={"tokens": [72, 105]},
+    ),
+    Operation(
+        "post",
+        "/v1/sessions",
+        "Begin a session: empty, at a boundary of another, or at a saved state.",
+        SessionObject,
+        (*ANSWER, 409),
+        CreateSessionFields,
+        example={},
+    ),
+    Operation(
+        "get",
+        "/v1/sessions",
+        "The sessions of this namespace, newest first.",
+        SessionList,
+        SESSION,
+        query={
+            **NAMESPACE,
+            "limit": {"type": "integer", "minimum": 1, "maximum": PAGE_MAX},
+            "after": {"type": "string"},
+        },
+    ),
+    Operation(
+        "get",
+        "/v1/sessions/{session_id}",
+        "One session: its boundaries, and what is held of it.",
+        SessionObject,
+        SESSION,
+        query=NAMESPACE,
+    ),
+    Operation(
+        "delete",
+        "/v1/sessions/{session_id}",
+        "Forget a session, and all that was kept for it alone.",
+        DeletedSession,
+        SESSION,
+        query=NAMESPACE,
+    ),
+    Operation(
+        "post",
+        "/v1/sessions/{session_id}/fork",
+        "Begin sessions at one boundary of this one, which stays as it is.",
+        SessionList,
+        (*ANSWER, 409),
+        ForkFields,
+        example={"n": 4},
+    ),
+    Operation(
+        "post",
+        "/v1/sessions/{session_id}/undo",
+        "Go back to an earlier boundary; by default, over the last turn.",
+        SessionObject,
+        (*ANSWER, 409),
+        UndoFields,
+        example={"turns": 1},
     ),
     Operation("get", "/v1/models", "The model that is served.", ModelList, DOOR),
     Operation("get", "/v1/models/{name}", "One model.", Model, (*DOOR, 404)),
@@ -245,9 +320,16 @@ def _described(operation: Operation, known: Mapping[type, Any]) -> dict[str, Any
     if 401 in operation.refuses:
         # An empty entry: a server without keys asks for none.
         described["security"] = [{"key": []}, {}]
-    if "{name}" in operation.path:
-        name = {"name": "name", "in": "path", "required": True, "schema": {"type": "string"}}
-        described["parameters"] = [name]
+    parameters: list[dict[str, Any]] = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string"}}
+        for name in re.findall(r"{(\w+)}", operation.path)
+    ]
+    parameters += (
+        {"name": name, "in": "query", "schema": dict(schema)}
+        for name, schema in operation.query.items()
+    )
+    if parameters:
+        described["parameters"] = parameters
     if operation.body is not None:
         body = {"schema": known[operation.body], "example": operation.example}
         described["requestBody"] = {"required": True, "content": {"application/json": body}}

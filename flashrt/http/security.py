@@ -125,7 +125,7 @@ class Doorkeeper:
             return None
         wanted = request.headers.get("Access-Control-Request-Headers", "")
         answer = Response(b"", status=204)
-        answer.headers["Access-Control-Allow-Methods"] = "GET, POST, OPTIONS"
+        answer.headers["Access-Control-Allow-Methods"] = "GET, POST, DELETE, OPTIONS"
         answer.headers["Access-Control-Allow-Headers"] = wanted or "Authorization, Content-Type"
         answer.headers["Access-Control-Max-Age"] = str(PREFLIGHT_MAX_AGE_S)
         return answer

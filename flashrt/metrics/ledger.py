@@ -90,7 +90,8 @@ class Ledger:
     """Of answers, and of prompts that the engine took up: a refused one costs nobody a token."""
     misses: Counter[str] = attrs.field(factory=Counter)
     errors: Counter[str] = attrs.field(factory=Counter)
-    """Kinds of errors of the requests that ended as ERROR, REJECTED or CANCELLED."""
+    """Kinds of errors of the requests that ended as ERROR, REJECTED or CANCELLED, and of session
+    calls that were refused when their turn had come."""
     generation: GenerationStats = attrs.field(factory=GenerationStats)
     graph_captures: int = 0
     capsule_faults: int = 0
@@ -113,7 +114,7 @@ class Ledger:
         self._count(record)
         self._measure(record)
         self.recent.append(Recent.of(record))
-        fields = {**record.report(), "error": record.error}
+        fields = {**record.report(), "operation": record.operation, "error": record.error}
         line = " ".join(f"{n}={_logged(value)}" for n, value in fields.items() if value is not None)
         log.info("request_done %s", line)
         if self.request_log is not None:

@@ -20,7 +20,9 @@ from prometheus_client.registry import Collector
 
 from flashrt.errors import (
     ClientLeft,
+    Conflict,
     EngineFailed,
+    NotFound,
     PromptTooLong,
     QueueFull,
     ServerStopping,
@@ -35,6 +37,7 @@ from flashrt.metrics.record import kind_of
 from flashrt.policy.capsules import COUNTS
 from flashrt.policy.miss import MISS_KINDS
 from flashrt.policy.prefix import Action
+from flashrt.policy.tiers import Tier
 
 PREFIX = "flashrt_"
 DRAFTERS = ("mtp", "lookup")
@@ -52,6 +55,8 @@ RECORDED_ERRORS = (
     ServerStopping,
     ClientLeft,
     EngineFailed,
+    NotFound,
+    Conflict,
 )
 """Why a request with a record may end without a whole answer."""
 
@@ -154,6 +159,13 @@ class Series(Collector):
             ("capsule_budget_bytes", "budget_bytes", "What saved states may hold."),
         ):
             yield _gauge(name, text, held.get(key, 0))
+        for name, key, text in (
+            ("capsules_by_tier", "count", "Saved states by where they lie; on disk: with a file."),
+            ("capsule_tier_bytes", "bytes", "What they hold there."),
+            ("capsule_tier_budget_bytes", "budget_bytes", "What they may hold there."),
+        ):
+            by_tier = {tier.value: held.get(_tier_key(tier, key), 0) for tier in Tier}
+            yield _gauges(name, text, "tier", by_tier)
         events = {name: held.get(name, 0) for name in COUNTS}
         yield _counters("capsule_events", "What became of saved states.", "event", events)
         text = "Saved states that could not be made."
@@ -176,6 +188,11 @@ class Exposition:
 def seconds_name(field: str) -> str:
     """The series of a field in milliseconds: `queued_ms` is `queued_seconds`."""
     return f"{field.removesuffix('_ms')}_seconds"
+
+
+def _tier_key(tier: Tier, key: str) -> str:
+    """Of a figure of one tier in the store's report; the device's bytes have no word before."""
+    return key if tier is Tier.DEVICE and key != "count" else f"{tier.value}_{key}"
 
 
 def _counter(name: str, text: str, count: int) -> Metric:

@@ -29,6 +29,10 @@ class RequestRecord:
     prefilled_at: float | None = None
     first_token_at: float | None = None
     finished_at: float | None = None
+    session: str | None = None
+    """Whose turn it was, by the name that session calls go by."""
+    operation: str | None = None
+    """Which session call it was; None: a request for an answer."""
     prefix_action: str | None = None
     cached_tokens: int = 0
     processed_tokens: int = 0
@@ -102,6 +106,7 @@ class RequestRecord:
         return {
             "request_id": self.request_id,
             "terminal_state": self.terminal_state.name if self.terminal_state else None,
+            "session": self.session,
             "prefix_action": self.prefix_action,
             "cached_tokens": self.cached_tokens,
             "new_prefill_tokens": self.new_prefill_tokens,

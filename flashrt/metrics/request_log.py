@@ -91,6 +91,7 @@ def fields_of(record: RequestRecord) -> dict[str, object]:
         "enqueued_at": enqueued.isoformat(timespec="milliseconds").replace("+00:00", "Z"),
         "stamps_ms": {name: _since(record, name) for name in STAMPS},
         **record.report(),
+        "operation": record.operation,
         "prompt_tokens": record.prompt_tokens,
         "completion_tokens": record.completion_tokens,
         "reasoning_tokens": record.reasoning_tokens,

@@ -29,7 +29,7 @@ class PrefixPlan:
     `used` is the prompt as it is really used; `cached_tokens` of its ids are not computed again.
     `entry` is restored first, if there is one. `session` is gone on with; None: a new one begins.
     `parks`: what is hot is of use to somebody else. `miss` says what broke the prefix, if something
-    did.
+    did. `parent`: whom the prompt leaves, where a new session begins for it.
     """
 
     action: Action
@@ -40,6 +40,7 @@ class PrefixPlan:
     session: Session | None = None
     parks: bool = False
     miss: Mapping[str, object] | None = None
+    parent: Session | None = None
 
     @property
     def ids(self) -> tuple[int, ...]:

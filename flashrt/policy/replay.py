@@ -113,23 +113,44 @@ class ReplayMemory:
         self._touch(found)
         return _assembled(prompt, found, stop, pack_ids(closing), tail)
 
-    def note_system(self, namespace: str, prompt: Prompt) -> None:
-        """The first spelling of a system turn stays: remember it as it was rendered."""
+    def note_system(self, namespace: str, prompt: Prompt) -> str | None:
+        """The first spelling of a system turn stays: remember it as it was rendered.
+
+        The digest of its place; None: there is no such turn.
+        """
         if prompt.outline is None or prompt.outline.parts[0].kind is not PartKind.SYSTEM:
-            return
+            return None
         part = prompt.outline.parts[0]
         spot = _digest(_digest(namespace), part.kind.name, part.key)
         digest = _digest(spot, "")
         if digest not in self._places:
             self._keep(Place(digest, spot, None, prompt.packed[: part.stop * ID_BYTES]))
+        return digest
 
-    def note_answer(self, used: Replayed, visible: Visible, ids: Sequence[int]) -> None:
-        """An answer to `used` has ended; `ids`: the journal there, and its visible tail."""
+    def note_answer(self, used: Replayed, visible: Visible, ids: Sequence[int]) -> str | None:
+        """An answer to `used` has ended; `ids`: the journal there, and its visible tail.
+
+        The digest of its place; None: nobody comes back to it.
+        """
         if used.digest is None:
-            return
+            return None
         spot = _digest(used.digest, PartKind.ANSWER.name, visible.key())
         digest = _digest(spot, visible.reasoning.strip())
         self._keep(Place(digest, spot, used.place, pack_ids(ids[used.kept :])))
+        return digest
+
+    def places(self) -> Iterator[Place]:
+        """All that is come back to, least recently used first."""
+        return iter(self._places.values())
+
+    def keep(self, place: Place) -> None:
+        """Remember a place as the newest, in the stead of one of its name."""
+        self._keep(place)
+
+    def forget(self, digest: str) -> None:
+        """A place is not come back to any more; what begins with it still holds it."""
+        if digest in self._places:
+            self._forget(self._places[digest])
 
     # -- inside ----------------------------------------
 

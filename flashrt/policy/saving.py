@@ -3,17 +3,18 @@
 No capsule adds a cut, and none may fail a request: what goes wrong here costs time later (G8).
 """
 
-from collections.abc import Collection, Generator
+from collections.abc import Collection, Generator, Mapping
+from typing import Any
 
 import attrs
 
-from flashrt.engine.protocol import ID_BYTES, Capsule
+from flashrt.engine.protocol import ID_BYTES, Capsule, RowBlock
 from flashrt.policy.capsules import CapsuleStore, Entry
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.journal import Journal
 from flashrt.policy.sessions import Session
 from flashrt.policy.spacing import Kind, saves_cut, thin
-from flashrt.policy.steps import Save, Step, StepResult, Weigh
+from flashrt.policy.steps import Refill, Save, Step, StepResult, Weigh
 from flashrt.policy.turn import Saved, Steps, TurnEvent
 
 
@@ -70,14 +71,17 @@ class Saver:
         capsule = yield Save(length)
         assert isinstance(capsule, Capsule), f"saving gave {capsule!r}"
         session = spot.session
-        entry = self.store.put(
-            capsule,
-            namespace=session.namespace,
-            session=session.name,
-            kind=spot.kind,
-            turn=session.turn,
-            lineage=spot.journal.lineage_at(spot.length),
-        )
+        with self.store.guarding(capsule):
+            filled = yield from self._refilled(capsule, keep)
+            entry = self.store.put(
+                capsule,
+                namespace=session.namespace,
+                session=session.name,
+                kind=spot.kind,
+                turn=session.turn,
+                lineage=spot.journal.lineage_at(spot.length),
+                filled=filled,
+            )
         if entry is not None:
             self.events.append(Saved())
         for old in thin(self.store.of_session(session.name), session.turn):
@@ -91,8 +95,26 @@ class Saver:
         while True:
             need = yield Weigh(length)
             assert isinstance(need, int)
-            evicted = self.store.counts["evicted"]
+            moves = self.store.moves
             if not self.store.make_room(need, keep):
-                return False
-            if self.store.counts["evicted"] == evicted:
+                return self.store.host_takes(need)
+            if self.store.moves == moves:
                 return True
+
+    def _refilled(
+        self, capsule: Capsule, keep: Collection[Entry]
+    ) -> Generator[Step, StepResult, Mapping[RowBlock, Mapping[str, Any]]]:
+        """Rows that the capsule shares with others which have left the engine's memory, copied
+        from the live state. Where it does not fit there, those that lie in files only."""
+        away = self.store.away(capsule)
+        moves = self.store.moves
+        if away and not self.store.make_room(self.store.added_bytes(capsule), keep):
+            away = self.store.away(capsule, from_memory=True)
+        elif self.store.moves != moves:
+            return (yield from self._refilled(capsule, keep))
+        filled = {}
+        for block in away:
+            buffers = yield Refill(block)
+            assert isinstance(buffers, Mapping), f"refilling gave {buffers!r}"
+            filled[block] = buffers
+        return filled

@@ -1,10 +1,20 @@
 """The engine steps as values, and the one place that performs them."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import attrs
 
-from flashrt.engine.protocol import Capsule, Constraint, DecodeChunk, Engine, SamplingParams
+from flashrt.engine.protocol import (
+    Capsule,
+    Constraint,
+    DecodeChunk,
+    Engine,
+    RowBlock,
+    SamplingParams,
+)
+from flashrt.policy.shelf import Unpacked
+from flashrt.policy.tiers import Tier
 
 
 @attrs.frozen
@@ -60,16 +70,41 @@ class Save:
 
 
 @attrs.frozen
+class Refill:
+    """Copy the rows of a block that a capsule shares and that lies elsewhere by now."""
+
+    block: RowBlock
+
+
+@attrs.frozen
+class Fetch:
+    """Read a capsule from its file."""
+
+    read: Callable[[], Unpacked]
+
+
+@attrs.frozen
+class Lift:
+    """Bring buffers from host memory into the engine's."""
+
+    parts: Sequence[Mapping[str, Any]]
+
+
+@attrs.frozen
 class Restore:
-    """Become the state of a capsule."""
+    """Become the state of a capsule, which lay in `tier`."""
 
     capsule: Capsule
+    tier: Tier = Tier.DEVICE
 
 
-Step = Reset | Prefill | Decode | Advance | DropPending | Rollback | Weigh | Save | Restore
-StepResult = int | DecodeChunk | Capsule | None
-"""A position after prefill, bytes after `Weigh`, a capsule after `Save`, a chunk after decode; None
-when decode has come to its end."""
+Moving = Refill | Fetch | Lift
+Step = Reset | Prefill | Decode | Advance | DropPending | Rollback | Weigh | Save | Restore | Moving
+StepResult = (
+    int | DecodeChunk | Capsule | Unpacked | Mapping[str, Any] | Sequence[Mapping[str, Any]] | None
+)
+"""A position after prefill, bytes after `Weigh`, a capsule after `Save`, a chunk after decode,
+buffers after `Refill` and `Lift`, what was read after `Fetch`; None when decode is at its end."""
 
 
 class Performer:
@@ -98,6 +133,12 @@ class Performer:
             case Restore(capsule):
                 self.engine.restore(capsule)
                 return None
+            case Refill(block):
+                return self.engine.refill(block)
+            case Fetch(read):
+                return read()
+            case Lift(parts):
+                return [self.engine.to_device(part) for part in parts]
             case Prefill(tokens, cuts):
                 self._open = self.engine.prefill(tokens, cuts)
             case Decode(params, constraint):

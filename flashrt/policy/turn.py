@@ -7,6 +7,7 @@ import attrs
 
 from flashrt.chat.deltas import Delta, Ending, Fed
 from flashrt.chat.prompt import Prompt
+from flashrt.chat.session_call import SessionAnswer
 from flashrt.chat.visible import Visible
 from flashrt.engine.protocol import Constraint, SamplingParams, TokenLogprobs
 from flashrt.errors import FlashRTError
@@ -64,9 +65,13 @@ class Turn:
 
 @attrs.frozen
 class Planned:
-    """The plan is made and its state is attached to; nothing has been fed yet."""
+    """The plan is made and its state is attached to; nothing has been fed yet.
+
+    `session`: the name of the conversation whose turn it is.
+    """
 
     plan: PrefixPlan
+    session: str = ""
 
 
 @attrs.frozen
@@ -115,12 +120,22 @@ class Answered:
 
 @attrs.frozen
 class Ended:
-    """The one terminal event: FINISH with an ending, CANCEL, or FAIL with an error."""
+    """The one terminal event: FINISH with an ending, CANCEL, or FAIL with an error.
+
+    A session call that is refused has done its work too: FINISH with the refusal.
+    """
 
     event: LifeEvent
     ending: Ending | None = None
     error: FlashRTError | None = None
 
 
-TurnEvent = Planned | Progressed | Prefilled | Pinned | Saved | Answered | Ended
+@attrs.frozen
+class Told:
+    """What a session call has come to."""
+
+    answer: SessionAnswer
+
+
+TurnEvent = Planned | Progressed | Prefilled | Pinned | Saved | Answered | Ended | Told
 Steps = Generator[Step, StepResult, None]

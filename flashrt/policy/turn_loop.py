@@ -8,7 +8,7 @@ at boundaries only (G3); how a turn leaves decides whether the live state may be
 """
 
 import math
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Generator, Mapping, Sequence
 
 import attrs
 
@@ -18,9 +18,12 @@ from flashrt.errors import EngineFailed, OutOfMemory, Unavailable
 from flashrt.fsm.boundary import BOUNDARY, Boundary, BoundaryEvent
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.fsm.table import Machine
+from flashrt.policy import lifting
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
+from flashrt.policy.capsules import Entry
 from flashrt.policy.clock import Clock, timeless
 from flashrt.policy.cuts import CutRule
+from flashrt.policy.driving import Batches, Perform, driven
 from flashrt.policy.journal import Journal
 from flashrt.policy.pinning import Pin
 from flashrt.policy.prefix import Action, PrefixPlan
@@ -33,7 +36,6 @@ from flashrt.policy.steps import (
     DropPending,
     Prefill,
     Reset,
-    Restore,
     Rollback,
     Step,
     StepResult,
@@ -72,6 +74,12 @@ class _Run:
         asked = prompt.outline.asked if prompt.outline is not None else 0
         return max(0, len(self.plan.ids) - len(prompt) + asked) if asked else 0
 
+    @property
+    def messages(self) -> int | None:
+        """How many have been exchanged when the answer is over; None: it is not made of any."""
+        outline = self.turn.prompt.outline
+        return None if outline is None else outline.messages + int(outline.parts[-1].closed)
+
     def spot(self, kind: Kind, length: int | None = None) -> Spot:
         """The boundary here, or the one at `length`."""
         here = self.journal.processed if length is None else length
@@ -95,24 +103,13 @@ class TurnLoop:
         self._events: list[TurnEvent] = []
         self._saver = Saver(policy.store, cut_rule, self._events)
 
-    def run(
-        self, turn: Turn, perform: Callable[[Step], StepResult]
-    ) -> Generator[tuple[TurnEvent, ...], None, None]:
+    def run(self, turn: Turn, perform: Perform) -> Batches:
         """Drive one turn to its end; after each step, the events it caused.
 
         The last steps, behind the `Ended` event, keep the state for later turns. Closing this
         iterator before that event is an unclean exit.
         """
-        steps = self.turn(turn)
-        try:
-            step = next(steps, None)
-            while step is not None:
-                yield self._take_events()
-                step = _advance(steps, step, perform)
-            yield self._take_events()
-        finally:
-            steps.close()
-            self._events.clear()
+        return driven(self.turn(turn), self._events, perform)
 
     def turn(self, turn: Turn) -> Steps:
         """The steps of one turn. Causes exactly one `Ended` event unless it is closed early."""
@@ -125,7 +122,7 @@ class TurnLoop:
             except OutOfMemory:
                 if not self.policy.store.shrink():
                     raise
-                self._invalidate()
+                self.invalidate()
                 self.policy.sessions.weigh(run.session)
                 run = yield from self._attach(turn)
                 yield from self._prefill(run)
@@ -142,7 +139,7 @@ class TurnLoop:
             ended = Ended(LifeEvent.FAIL, error=failure)
         finally:
             if not clean:
-                self._invalidate()
+                self.invalidate()
             self._events.append(ended)
         if run is None:
             return
@@ -156,7 +153,7 @@ class TurnLoop:
         """Bring the engine to the state that the plan attaches to. A capsule that cannot be
         restored is let go, and the next best plan is made (G8)."""
         if self.policy.expire():
-            self._invalidate()
+            self.invalidate()
         while True:
             plan = self.policy.plan(
                 turn.prompt, session_hint=turn.session_hint, salt=turn.namespace
@@ -168,7 +165,7 @@ class TurnLoop:
                 break
         boundary = self.cut_rule.last_turn_end(plan.ids, ROLLBACK_MAX) or len(plan.ids)
         session = self.policy.begin(plan, turn.prompt, boundary, turn.session_hint)
-        self._events.append(Planned(plan))
+        self._events.append(Planned(plan, session.name))
         pin = Pin.of(turn.pin_prefix, plan, self.cut_rule, self.policy.store)
         return _Run(turn, plan, session, journal, pin)
 
@@ -180,26 +177,40 @@ class TurnLoop:
             keep = () if plan.entry is None else (plan.entry,)
             yield from self._saver.save(spot, keep)
 
+    def parked(self) -> Steps:
+        """The live state is kept, because the engine is about to stop."""
+        hot = self.policy.hot
+        if hot is not None:
+            spot = Spot(hot.session, hot.journal, Kind.COMMITTED, hot.journal.processed)
+            yield from self._saver.save(spot)
+
     def _state_of(self, plan: PrefixPlan) -> Generator[Step, StepResult, Journal | None]:
         """The engine stands where the plan begins; None: its capsule could not be restored."""
         hot, entry = self.policy.hot, plan.entry
         if plan.action is Action.REBUILD:
-            self._invalidate()
+            self.invalidate()
             yield Reset()
             return Journal()
         if entry is None:
             assert hot is not None, f"{plan.action} of nothing"
             return hot.journal.copy()
-        self._invalidate()
+        return (yield from self.restored(entry, plan.ids))
+
+    def restored(
+        self, entry: Entry, ids: Sequence[int]
+    ) -> Generator[Step, StepResult, Journal | None]:
+        """The engine becomes the state of `entry`, which has processed the first of `ids`; None: it
+        could not be, and is let go. Until a commit nobody may attach to it."""
+        self.invalidate()
         try:
-            yield Restore(entry.capsule)
+            yield from lifting.restored(self.policy.store, entry)
         except Exception:
             self.policy.store.drop(entry, damaged=True)
             return None
         self.boundary.fire(BoundaryEvent.RESTORE)
         position, pending = entry.capsule.position, entry.capsule.pending
-        ids = plan.ids[:position] if pending is None else (*plan.ids[:position], pending)
-        return Journal.of(ids, position, entry.lineage)
+        written = ids[:position] if pending is None else (*ids[:position], pending)
+        return Journal.of(written, position, entry.lineage)
 
     # -- the two halves of a turn ----------------------------------------------------------------
 
@@ -211,7 +222,7 @@ class TurnLoop:
             yield DropPending()
             run.journal.drop_pending()
             self.policy.on_commit(run.session, run.journal, lookahead=0)
-        self.policy.memory.note_system(run.turn.namespace, run.turn.prompt)
+        self.policy.note_system(run.session, run.turn.prompt)
         self._events.append(Prefilled(run.journal.lineage))
 
     def _feed(self, run: _Run) -> Steps:
@@ -285,7 +296,7 @@ class TurnLoop:
         ids = run.journal.ids[: start + shown]
         ids.extend(ending.tail)
         if self.is_hot:
-            run.session.journal = run.journal
+            run.session.commit(run.journal, run.messages)
         self.policy.finish(run.session, run.plan, run.turn.answer.visible, ids)
         return self.is_hot
 
@@ -332,18 +343,14 @@ class TurnLoop:
         self.policy.on_commit(run.session, run.journal, lookahead=lookahead)
         self.boundary.fire(BoundaryEvent.COMMIT)
 
-    def _invalidate(self) -> None:
+    def invalidate(self) -> None:
+        """There is no live state to attach to any more."""
         self.policy.forget()
         self.boundary.fire(BoundaryEvent.INVALIDATE)
 
     def _check(self, run: _Run) -> None:
         if run.turn.cancel.cancelled:
             raise _Cancelled
-
-    def _take_events(self) -> tuple[TurnEvent, ...]:
-        events = tuple(self._events)
-        self._events.clear()
-        return events
 
     @property
     def is_hot(self) -> bool:
@@ -359,15 +366,3 @@ def _no_memory(error: OutOfMemory) -> Unavailable:
     )
     refusal.__cause__ = error
     return refusal
-
-
-def _advance(steps: Steps, step: Step, perform: Callable[[Step], StepResult]) -> Step | None:
-    """Perform one step and hand its result, or its exception, to the core."""
-    try:
-        try:
-            result = perform(step)
-        except Exception as error:
-            return steps.throw(error)
-        return steps.send(result)
-    except StopIteration:
-        return None

@@ -10,7 +10,7 @@ import msgspec
 from flashrt.chat.nesting import NESTING_MAX, too_deep
 from flashrt.chat.request import AgentRequest, CacheHints, SamplingWish
 from flashrt.errors import BadRequest
-from flashrt.protocols.hints import session_in_fields, session_in_headers
+from flashrt.protocols.hints import session_in_fields, session_in_headers, session_name
 
 STOP_STRINGS_MAX = 16
 DRAFT_TOKENS_MAX = 63
@@ -72,6 +72,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
     flashrt_return_token_ids: bool | None = None
     flashrt_draft_tokens: int | None = None
     flashrt_pin_prefix: bool | int | None = None
+    flashrt_session: str | None = None
 
     def sampling(self) -> SamplingWish:
         """The checked sampling fields; raises BadRequest."""
@@ -95,6 +96,7 @@ class CommonFields(msgspec.Struct, kw_only=True):
             prompt_cache_key=self.prompt_cache_key,
             cache_salt=self.cache_salt,
             session=session_in_fields(self.prompt_cache_key, self.metadata),
+            flashrt_session=session_name(self.flashrt_session),
         )
 
     def call(self, request: AgentRequest, *, echo: bool = False) -> Call:

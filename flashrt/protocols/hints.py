@@ -25,16 +25,16 @@ SESSION_MAX = 256
 def session_in_headers(headers: Mapping[str, str]) -> str | None:
     """The session that a request's headers name. Names of `headers` are in lower case."""
     for name in SESSION_HEADERS:
-        session = _name(headers.get(name))
+        session = session_name(headers.get(name))
         if session is not None:
-            agent = _name(headers.get(AGENT_HEADER))
+            agent = session_name(headers.get(AGENT_HEADER))
             return session if agent is None else f"{session}/{agent}"
     return None
 
 
 def session_in_fields(prompt_cache_key: str | None, metadata: object) -> str | None:
     """The session that a request's fields name."""
-    return _name(prompt_cache_key) or _in_user_id(metadata)
+    return session_name(prompt_cache_key) or _in_user_id(metadata)
 
 
 def _in_user_id(metadata: object) -> str | None:
@@ -46,8 +46,9 @@ def _in_user_id(metadata: object) -> str | None:
         found = json.loads(user)
     except (ValueError, RecursionError):
         return None
-    return _name(found.get("session_id")) if isinstance(found, dict) else None
+    return session_name(found.get("session_id")) if isinstance(found, dict) else None
 
 
-def _name(value: object) -> str | None:
+def session_name(value: object) -> str | None:
+    """`value`, if it can be the name of a session."""
     return value if isinstance(value, str) and 0 < len(value) <= SESSION_MAX else None

@@ -131,3 +131,15 @@ def test_a_changed_text_is_found_where_it_stands(at: int, text: str, by: str):
 
     assert found is not None
     assert (found.message, found.byte) == (at, len(old.encode()))
+
+
+def test_what_had_been_said_earlier_is_compared_alone():
+    """`Wording.until`: as after an undo, what came later neither breaks nor is missed."""
+    earlier = BEFORE.wording.until(3)
+    assert find_break(earlier, None, prompt(*TALK[:3], NEXT)) is None
+    assert find_break(earlier, None, BEFORE) is None
+    assert find_break(BEFORE, ANSWER, prompt(*TALK[:3], NEXT)) is not None
+    changed = {**TALK[1], "content": "x" + str(TALK[1]["content"])}
+    found = find_break(earlier, None, prompt(TALK[0], changed, *TALK[2:3], NEXT))
+    assert found == Break(1, 0, K.MESSAGE)
+    assert earlier.segments == BEFORE.segments[: len(earlier.segments)]

@@ -102,3 +102,21 @@ def test_columns_stand_below_their_heads(recent):
         assert row[begins:].startswith("message append" if request.prefix_action else "-")
         assert row[broken - 2 : broken] == "  "
         assert row[broken:].startswith(request.miss["kind"] if request.miss else "-")
+
+
+def test_lower_tiers_are_shown_where_there_are_any():
+    """What lies on the host and on disk, beside the engine's memory."""
+    (plain,) = [line for line in lines(idle()) if line.startswith("saved states")]
+    assert "host" not in plain
+    assert "disk" not in plain
+    capsules = {
+        "host_count": 2,
+        "host_bytes": 3 << 20,
+        "host_budget_bytes": 1 << 30,
+        "disk_count": 5,
+        "disk_bytes": 9 << 20,
+        "disk_budget_bytes": 1 << 33,
+    }
+    (full,) = [line for line in lines(idle(capsules=capsules)) if line.startswith("saved states")]
+    assert "2 on the host (3" in full
+    assert "5 on disk (9" in full

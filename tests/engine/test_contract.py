@@ -7,6 +7,7 @@ import pytest
 from flashrt.engine.fake import FakeEngine
 from flashrt.engine.protocol import Engine
 from tests.engine.contract import CHECKS
+from tests.engine.moving import MOVING
 from tests.engine.sharing import SHARING
 
 ENGINES: dict[str, Callable[[], Engine]] = {
@@ -15,7 +16,7 @@ ENGINES: dict[str, Callable[[], Engine]] = {
 }
 
 
-@pytest.mark.parametrize("check", [*CHECKS, *SHARING], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*CHECKS, *SHARING, *MOVING], ids=lambda check: check.__name__)
 @pytest.mark.parametrize("make", ENGINES.values(), ids=ENGINES.keys())
 def test_engine_keeps_the_contract(make, check):
     """The law named by the check holds on this engine."""

@@ -20,6 +20,7 @@ from flashrt.errors import CannotServe, EngineFailed
 from tests.engine.contract import CHECKS, fill, same_capsule, take, whole
 from tests.engine.drafted import MtpReference, make_drafted
 from tests.engine.models import Shape, config_of, ids, make_engine, reference, weights_of
+from tests.engine.moving import MOVING
 from tests.engine.sharing import SHARING, bits
 from tests.engine.twin import twin_of
 
@@ -37,7 +38,7 @@ PROMPT = ids(400)
     scope="module",
     params=[
         *PLACES,
-        (torch.bfloat16, "cpu", MIXTURE),
+        pytest.param((torch.bfloat16, "cpu", MIXTURE), marks=pytest.mark.slow),
         pytest.param((torch.float32, "cpu", MIXTURE), marks=pytest.mark.slow),
     ],
     ids=lambda place: f"{place[1]} {place[0]}" + " mixture" * (len(place) > 2),
@@ -65,7 +66,11 @@ def spare(engines) -> HybridEngine:
     return engines[2]
 
 
-@pytest.fixture(scope="module", params=PLACES, ids=lambda place: f"{place[1]} {place[0]}")
+# The checks' own laws; that they hold in bfloat16 too is what the other tests here show.
+CHECKED = [PLACES[0], pytest.param(PLACES[1], marks=pytest.mark.slow), *PLACES[2:]]
+
+
+@pytest.fixture(scope="module", params=CHECKED, ids=lambda place: f"{place[1]} {place[0]}")
 def small_pair(request) -> tuple[HybridEngine, HybridEngine]:
     """With the window that the contract fills."""
     dtype, device = request.param
@@ -73,7 +78,7 @@ def small_pair(request) -> tuple[HybridEngine, HybridEngine]:
     return one, other
 
 
-@pytest.mark.parametrize("check", [*CHECKS, *SHARING], ids=lambda check: check.__name__)
+@pytest.mark.parametrize("check", [*CHECKS, *SHARING, *MOVING], ids=lambda check: check.__name__)
 def test_the_real_engine_keeps_the_contract(small_pair, check):
     """The law named by the check holds, in both dtypes."""
     for one in small_pair:
@@ -263,6 +268,21 @@ def test_engines_of_other_weights_or_dtypes_have_other_identities():
     ]
     assert len(set(names)) == 3
     assert names[0] == names[3]
+
+
+@pytest.mark.parametrize("place", PLACES, ids=lambda place: f"{place[1]} {place[0]}")
+def test_nothing_is_captured_once_an_engine_is_there(place):
+    """Blocks of every size, rows, drafts, a restore."""
+    engine = make_drafted(dtype=place[0], device=place[1], max_seq=512)
+    for count in (1, 40, 100, 250):
+        engine.reset()
+        fill(engine, PROMPT[:count])
+        capsule = engine.snapshot()
+        take(engine, 20, SEEDED)
+        engine.restore(capsule)
+        take(engine, 9, attrs.evolve(SEEDED, draft_tokens=3))
+
+    assert engine.graph_capture_count == 0
 
 
 def test_a_step_that_fails_forgets_the_state(engine, other, monkeypatch):

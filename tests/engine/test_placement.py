@@ -5,7 +5,7 @@ import os
 import pytest
 import torch
 
-from flashrt.engine.placement import Placement, free_bytes, is_out_of_memory
+from flashrt.engine.placement import Placement, block_tokens, free_bytes, is_out_of_memory
 from flashrt.errors import CannotServe
 
 
@@ -40,3 +40,11 @@ def test_an_allocation_that_failed_is_known():
     assert is_out_of_memory(MemoryError())
     assert is_out_of_memory(torch.OutOfMemoryError("CUDA out of memory"))
     assert not is_out_of_memory(RuntimeError("shapes do not fit"))
+
+
+@pytest.mark.parametrize(
+    ("device", "wish", "tokens"), [("cpu", 0, 1024), ("cuda:0", 0, 2048), ("cuda", 64, 64)]
+)
+def test_a_block_of_a_prompt_is_as_long_as_suits_the_device(device: str, wish: int, tokens: int):
+    """Unless a user says how long."""
+    assert block_tokens(device, wish) == tokens

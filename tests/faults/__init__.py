@@ -4,9 +4,11 @@
 """
 
 from tests.faults import (
+    bench,
     cancel,
     chat,
     client,
+    disk,
     drafts,
     drain,
     engine,
@@ -17,9 +19,11 @@ from tests.faults import (
     page,
     policy,
     reuse,
+    sessions,
     shell,
     soak,
     tables,
+    tiers,
 )
 from tests.faults.fault import Fault
 
@@ -27,6 +31,8 @@ FAULTS: tuple[Fault, ...] = (
     *tables.FAULTS,
     *policy.FAULTS,
     *reuse.FAULTS,
+    *tiers.FAULTS,
+    *sessions.FAULTS,
     *limits.FAULTS,
     *memory.FAULTS,
     *engine.FAULTS,
@@ -37,7 +43,9 @@ FAULTS: tuple[Fault, ...] = (
     *metrics.FAULTS,
     *page.FAULTS,
     *client.FAULTS,
+    *disk.FAULTS,
     *drain.FAULTS,
     *soak.FAULTS,
     *fuzz.FAULTS,
+    *bench.FAULTS,
 )

@@ -16,7 +16,8 @@ FAULTS = (
     Fault(
         "a client that left while its prompt was rendered has no record",
         "flashrt/service.py",
-        "            self._end(_new_record(), Machine(LIFECYCLE), LifeEvent.CANCEL, left)\n",
+        "            self._admission.end(new_record(), Machine(LIFECYCLE), "
+        "LifeEvent.CANCEL, left)\n",
         "",
         ("tests/test_service.py", *MATRIX),
         "records would be fewer than requests",

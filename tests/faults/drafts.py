@@ -93,9 +93,12 @@ FAULTS = (
     Fault(
         "penalties that ignore drafts",
         "flashrt/engine/hybrid.py",
-        "return self._sampler.choose(logits[row], params, journal=journal, allowed=limit)",
-        "told = [*journal[:start], *journal[start - 1 : start] * (len(journal) - start)]\n"
-        "            return self._sampler.choose(logits[row], params, journal=told, allowed=limit)",
+        "            return self._sampler.choose(\n"
+        "                logits[row], params, journal=journal,",
+        "            told = journal[:start]\n"
+        "            told += journal[start - 1 : start] * (len(journal) - start)\n"
+        "            return self._sampler.choose(\n"
+        "                logits[row], params, journal=told,",
         DRAFTS,
         "with penalties, drafts would change the text (G4b)",
     ),

@@ -7,15 +7,15 @@ DRAIN = ("tests/whole/test_drain.py",)
 FAULTS = (
     Fault(
         "a soft drain that takes anybody",
-        "flashrt/service.py",
-        "        if not self._known.has(turn.namespace, turn.prompt, turn.session_hint):\n",
+        "flashrt/admission.py",
+        "        if self.current_state() is ServerState.SOFT_DRAINING and not is_known():\n",
         "        if False:\n",
         DRAIN,
         "a worker that is to be taken out would get new conversations for ever",
     ),
     Fault(
         "a soft drain that says 503",
-        "flashrt/service.py",
+        "flashrt/admission.py",
         "ServerState.SOFT_DRAINING: 404}",
         "ServerState.SOFT_DRAINING: 503}",
         DRAIN,
@@ -24,8 +24,8 @@ FAULTS = (
     Fault(
         "a signal that does not end a soft drain",
         "flashrt/service.py",
-        "        if self._current_state() in READY_STATUSES:\n",
-        "        if self._current_state() is ServerState.READY:\n",
+        "        if self._admission.current_state() in READY_STATUSES:\n",
+        "        if self._admission.current_state() is ServerState.READY:\n",
         DRAIN,
         "the stop of a worker that was drained first would be an illegal move",
     ),

@@ -25,7 +25,7 @@ FAULTS = (
     Fault(
         "a capsule that forgets the convolution",
         "flashrt/engine/live.py",
-        '        b.raw[:, self._before(position)] = saved["raw"]\n',
+        "        b.raw[:, self._before(position)] = raw\n",
         "",
         REAL,
         "a restored session would go on with the inputs of the one before it (G4)",

@@ -7,7 +7,7 @@ REPLAY = ("tests/policy/test_replay.py",)
 SESSIONS = ("tests/policy/test_sessions.py",)
 GRAMMAR = ("tests/chat/test_grammar.py",)
 WORKER = ("tests/test_worker.py",)
-SERVICE = ("tests/test_service.py",)
+SERVICE = ("tests/test_namespaces.py",)
 
 FAULTS = (
     Fault(
@@ -61,7 +61,7 @@ FAULTS = (
     ),
     Fault(
         "a namespace as long as its name",
-        "flashrt/service.py",
+        "flashrt/namespaces.py",
         'return f"{source}:{_hashed(value)}"',
         'return f"{source}:{value}"',
         SERVICE,

@@ -33,8 +33,8 @@ FAULTS = (
     ),
     Fault(
         "a refusal while draining without a record",
-        "flashrt/service.py",
-        "            self._end(_new_record(), Machine(LIFECYCLE), LifeEvent.REJECT, refusal)\n",
+        "flashrt/admission.py",
+        "            self.end(new_record(), Machine(LIFECYCLE), LifeEvent.REJECT, refusal)\n",
         "",
         ("tests/test_service.py",),
         "nobody would see how many were sent away",

@@ -37,8 +37,8 @@ FAULTS = (
     ),
     Fault(
         "a kind of saved states that only grows",
-        "flashrt/policy/capsules.py",
-        "        self._kinds[entry.kind] -= 1\n",
+        "flashrt/policy/capsule_index.py",
+        "        self.kinds[entry.kind] -= 1\n",
         "",
         ("tests/policy/test_capsules.py",),
         "the kinds would not add up to what is held",

@@ -20,9 +20,9 @@ FAULTS = (
     Fault(
         "a fault that stays hot",
         "flashrt/policy/turn_loop.py",
-        "            if not clean:\n                self._invalidate()",
+        "            if not clean:\n                self.invalidate()",
         "            if not clean and ended.event is not LifeEvent.FAIL:\n"
-        "                self._invalidate()",
+        "                self.invalidate()",
         LOOP,
         "the next request could attach to whatever a failed step has written (G2)",
     ),
@@ -92,10 +92,9 @@ FAULTS = (
     ),
     Fault(
         "a lost last event",
-        "flashrt/policy/turn_loop.py",
-        "                step = _advance(steps, step, perform)\n"
-        "            yield self._take_events()",
-        "                step = _advance(steps, step, perform)",
+        "flashrt/policy/driving.py",
+        "            step = _advance(steps, step, perform)\n        yield _taken(events)",
+        "            step = _advance(steps, step, perform)",
         (*LOOP, *WORKER),
         "a client would wait for ever for the end of its answer (G6)",
     ),

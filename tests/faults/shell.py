@@ -214,10 +214,10 @@ FAULTS = (
     # -- reuse -----------------------------------------------------------------------------------
     Fault(
         "a cache_salt mode that follows prompt_cache_key",
-        "flashrt/service.py",
+        "flashrt/namespaces.py",
         '    "cache_salt": ("cache_salt",),\n',
         '    "cache_salt": ("prompt_cache_key", "cache_salt"),\n',
-        ("tests/test_service.py",),
+        ("tests/test_namespaces.py",),
         "a hint of the client's would name whose prefixes it may reuse (G10)",
     ),
     Fault(
@@ -271,7 +271,7 @@ FAULTS = (
     Fault(
         "a GPU without a margin",
         "flashrt/budget.py",
-        "    return max(0, free_bytes - margin)\n",
+        "    return max(0, free_bytes - step_bytes - CUDA_MARGIN_LEAST)\n",
         "    return free_bytes\n",
         ("tests/test_budget.py",),
         "saved states would fill the memory that a step needs by itself",

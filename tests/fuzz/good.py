@@ -101,6 +101,7 @@ EVERYTHING = {
     "reasoning": {"max_tokens": 4},
     "thinking_budget": 5,
     "flashrt_pin_prefix": 64,
+    "flashrt_session": "sess_1",
     "flashrt_draft_tokens": 2,
     "flashrt_return_token_ids": True,
 }
@@ -122,6 +123,9 @@ GOOD = (
     post("/tokenize", {"messages": TALK, "tools": [TOOL]}),
     post("/tokenize", {"prompt": "Once"}, chunked=True),
     post("/detokenize", {"tokens": [72, 105]}),
+    post("/v1/sessions", {"prompt_cache_key": "k", "cache_salt": "s"}),
+    post("/v1/sessions", {"ignored": None}, chunked=True),
+    get("/v1/sessions?limit=2&prompt_cache_key=k&cache_salt=s"),
     post("/admin/drain", {"undo": True}),
     get("/v1/models"),
     get("/v1/models/any"),

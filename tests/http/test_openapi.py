@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from flashrt.chat.breaks import BreakKind
-from flashrt.errors import BadRequest, QueueFull, Unavailable
+from flashrt.errors import BadRequest, Conflict, NotFound, QueueFull, Unavailable
 from flashrt.fsm.server import ServerState
 from flashrt.http.app import make_app
 from flashrt.http.openapi import (
@@ -24,12 +24,12 @@ from flashrt.http.openapi import (
     document,
 )
 from flashrt.http.options import HttpOptions
+from flashrt.namespaces import NAMESPACE_SOURCES
 from flashrt.policy.prefix import Action
 from flashrt.protocols.chat import ChatFields, read_chat
 from flashrt.protocols.completions import read_completion
 from flashrt.protocols.error import ErrorObject
 from flashrt.protocols.hints import AGENT_HEADER, SESSION_HEADERS
-from flashrt.service import NAMESPACE_SOURCES
 from tests.http.vocabulary import ScriptedService, post, read_until, serving, sse, whole_answer
 from tests.source import ROOT
 
@@ -82,7 +82,7 @@ def test_every_field_of_our_own_is_explained(name):
     """OpenAI's pages do not have them."""
     fields = DOCUMENT["components"]["schemas"][name]["properties"]
     ours = {field for field in fields if field.startswith("flashrt_")}
-    assert len(ours) == 3
+    assert len(ours) == 4
     assert ours <= {field for field, schema in fields.items() if schema.get("description")}
 
 
@@ -144,7 +144,7 @@ def test_the_page_about_http_has_every_status(status):
 
 async def provoke(server, operation: Operation, status: int) -> httpx.Response | int:
     """Make the route answer with this status."""
-    path = operation.path.replace("{name}", "ours")
+    path = re.sub(r"{\w+}", "ours", operation.path)
     headers = {"Authorization": f"Bearer {KEY}"}
     body = {**(operation.example or {}), "model": "ours"}
     match status:
@@ -154,7 +154,11 @@ async def provoke(server, operation: Operation, status: int) -> httpx.Response |
             headers["Host"] = "evil.example"
         case 404:
             path, body["model"] = path.replace("ours", "other"), "other"
+            if path == "/v1/sessions":
+                server.service.refuse_with = NotFound("x")
             server.service.softly = True
+        case 400 if operation.body is None:
+            path = f"{path}?cache_salt=a&cache_salt=b"
         case 400 | 413:
             headers["Content-Type"] = "application/json"
             content = b"{" if status == 400 else b" " * 2000
@@ -167,16 +171,18 @@ async def provoke(server, operation: Operation, status: int) -> httpx.Response |
             await stream.send_all(post(b"{}", path, f"Authorization: Bearer {KEY}")[:-1])
             head = await read_until(stream, b"\r\n")
             return int(head.split()[1])
+        case 409:
+            server.service.refuse_with = Conflict("x")
         case 429:
             server.service.refuse_with = QueueFull("x")
         case 500:
             server.service.refuse_with = ValueError("x")
-        case 503 if operation.method == "post":
+        case 503 if operation.answer is not State or operation.method == "post":
             server.service.refuse_with = Unavailable("x")
     server.service.live = status != 503
     server.service.takes = status != 503
-    if operation.method == "get":
-        return await server.client.get(path, headers=headers)
+    if operation.body is None:
+        return await server.client.request(operation.method, path, headers=headers)
     return await server.client.post(path, json=body, headers=headers)
 
 

@@ -14,12 +14,23 @@ import trio
 from flashrt.chat.deltas import Delta, FinishReason, TextDelta
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest
-from flashrt.errors import FlashRTError
+from flashrt.chat.session_call import (
+    AnySessionCall,
+    CreateSession,
+    DeleteSession,
+    ForkSession,
+    ListSessions,
+    SessionDeleted,
+    SessionPage,
+    SessionReport,
+)
+from flashrt.errors import FlashRTError, NotFound
 from flashrt.http.app import make_app
 from flashrt.http.options import HttpOptions
 from flashrt.http.server import Address, serve_app
-from flashrt.items import Failed, Finished, Output, WorkItem
+from flashrt.items import Failed, Finished, Item, Output, SessionItem, WorkItem
 from flashrt.metrics.record import RequestRecord
+from flashrt.policy.session_calls import SessionWork
 from flashrt.policy.turn import Turn
 
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}
@@ -63,6 +74,20 @@ def fail(item: WorkItem, error: FlashRTError) -> None:
     item.sink.end(Failed(error))
 
 
+SESSION = SessionReport(
+    name="ours",
+    created_at=1.0,
+    used_at=2.0,
+    turns=0,
+    tokens=0,
+    messages=0,
+    hot=False,
+    next_turn="rebuild",
+    reusable_tokens=0,
+    parent=None,
+)
+
+
 class ScriptedService:
     """Opens items; `script` (or the test itself) puts the answer into their sinks."""
 
@@ -75,6 +100,8 @@ class ScriptedService:
         self.refuse_with: Exception | None = None
         self.clients: list[str] = []
         self.waiters: list[str] = []
+        self.calls: list[AnySessionCall] = []
+        self.epoch_s = 1_700_000_000.0
         self.balance = 0
         """Items that were opened and not yet left."""
         self._script = script
@@ -112,10 +139,31 @@ class ScriptedService:
         await trio.lowlevel.checkpoint()
         return bytes(ids).decode(errors="replace")
 
-    def leave(self, item: WorkItem) -> None:
+    def call(self, call: AnySessionCall, *, client: str, waiter: str) -> SessionItem:
+        """It has one session, "ours"; every call is carried out at once."""
+        if self.refuse_with is not None:
+            raise self.refuse_with
+        self.calls.append(call)
+        item = SessionItem(SessionWork(client, call), RequestRecord("r", 0, 0.0), waiter)
+        self.balance += 1
+        if not isinstance(call, CreateSession | ListSessions) and call.session != SESSION.name:
+            item.sink.end(Failed(NotFound("x", param="session_id")))
+            return item
+        match call:
+            case ListSessions() | ForkSession():
+                item.answer = SessionPage((SESSION,))
+            case DeleteSession():
+                item.answer = SessionDeleted(SESSION.name, 1, 2)
+            case _:
+                item.answer = SESSION
+        item.sink.end(Finished(FinishReason.STOP))
+        return item
+
+    def leave(self, item: Item) -> None:
         item.sink.leave()
         self.balance -= 1
-        self._left_send.send_nowait(item)
+        if isinstance(item, WorkItem):
+            self._left_send.send_nowait(item)
 
     def health(self) -> dict[str, object]:
         return {"status": "ready"}

@@ -138,10 +138,13 @@ def test_every_value_of_every_enum_has_its_series():
 
 
 def test_every_error_of_admission_has_its_series():
-    """413, 429, 503, a failed engine and a client that left; a body is refused at the door."""
+    """413, 429, 503, a failed engine and a client that left; of session calls also 404 and 409. A
+    body is refused at the door."""
     errors = [e for e in vars(flashrt.errors).values() if isinstance(e, type)]
     refusals = {
-        error for error in errors if issubclass(error, Refused) and error.status in (413, 429, 503)
+        error
+        for error in errors
+        if issubclass(error, Refused) and error.status in (404, 409, 413, 429, 503)
     }
     assert all(issubclass(error, FlashRTError) for error in RECORDED_ERRORS)
     assert set(RECORDED_ERRORS) == refusals - {BodyTooLarge} | {EngineFailed, ClientLeft}
@@ -198,6 +201,7 @@ def test_the_live_state_is_one_hot_and_counts_who_is_here(state):
 def test_saved_states_are_those_of_the_store():
     """What they hold, what they may hold, and what became of them."""
     held = {**CapsuleStore(5 << 20).report(), "count": 2, "bytes": 300, "pinned": 1, "evicted": 7}
+    held |= {"host_count": 3, "disk_budget_bytes": 9}
     text = exposition(Ledger(capsules=held)).text()
 
     assert value(text, "flashrt_capsules") == 2
@@ -205,6 +209,9 @@ def test_saved_states_are_those_of_the_store():
     assert value(text, "flashrt_capsule_bytes") == 300
     assert value(text, "flashrt_capsule_budget_bytes") == 5 << 20
     assert value(text, "flashrt_capsule_events_total", event="evicted") == 7
+    assert value(text, "flashrt_capsules_by_tier", tier="host") == 3
+    assert value(text, "flashrt_capsule_tier_bytes", tier="device") == 300
+    assert value(text, "flashrt_capsule_tier_budget_bytes", tier="disk") == 9
 
 
 def test_lost_lines_of_the_request_log_are_counted():

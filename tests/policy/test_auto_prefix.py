@@ -11,6 +11,7 @@ from flashrt.policy.lineage import Span
 from flashrt.policy.prefix import Action
 from flashrt.policy.sessions import Session
 from flashrt.policy.spacing import Kind
+from flashrt.policy.tiers import Tier
 from tests.policy.turns import Server, opening, said
 
 IDS = st.lists(st.integers(0, 2), min_size=1, max_size=6)
@@ -219,3 +220,21 @@ def test_what_an_idle_conversation_has_left_is_let_go():
     late = server.serve((*other, *kept.ids, *said(23)), 2)
     assert late.action == "rebuild"
     assert late.plan.cached_tokens == 0
+
+
+def test_a_shallow_state_at_hand_may_be_sooner_than_a_deep_one_on_disk():
+    """Each tier has its own rate; the plan takes whatever gives the first token soonest."""
+    server = Server(host=10**9)
+    server.serve(opening(1, 2) + said(*range(10, 40)))
+    server.serve(said(41, 42))
+    prompt = opening(1, 2) + said(*range(10, 40)) + said(9)
+    deep = server.policy.plan(Prompt.from_ids(prompt), salt="a").entry
+    shallow = server.policy.store.path("a", Prompt.from_ids(prompt).packed)[-1]
+    assert deep.position > shallow.position
+    deep.first_to_go = True
+    assert server.policy.store.evict_lru() is deep
+    assert server.policy.plan(Prompt.from_ids(prompt), salt="a").entry is deep
+    server.policy.costs.host_mib_ms = 10.0**9
+    entry = server.policy.plan(Prompt.from_ids(prompt), salt="a").entry
+    assert entry.tier is Tier.DEVICE
+    assert entry.position < deep.position

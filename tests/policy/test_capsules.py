@@ -8,7 +8,7 @@ import pytest
 
 from flashrt.engine.protocol import pack_ids
 from flashrt.fsm.capsule import CapsuleState
-from flashrt.policy import capsules
+from flashrt.policy import capsule_index, capsules
 from flashrt.policy.capsules import CapsuleStore
 from flashrt.policy.spacing import Kind
 from tests.policy.capsule_making import ROW_BYTES, STATE_BYTES, Maker
@@ -40,7 +40,7 @@ def test_the_deepest_state_that_begins_the_prompt_is_found():
 
 def test_a_checksum_is_never_taken_for_the_ids(monkeypatch):
     """With a checksum that is always the same, all ids still decide."""
-    monkeypatch.setattr(capsules, "checksum", lambda data, start: 0)
+    monkeypatch.setattr(capsule_index, "checksum", lambda data, start: 0)
     store, make = CapsuleStore(ROOM), Maker().make
     wrong, right = kept(store, make([1, 9])), kept(store, make([1, 2]))
     kept(store, make([3, 2]))

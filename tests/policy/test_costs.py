@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt.policy.costs import CostModel
+from flashrt.policy.tiers import Tier
 
 MEASURED = st.lists(
     st.tuples(
@@ -61,3 +62,14 @@ def test_a_machine_that_is_faster_than_the_first_guess_is_believed():
         costs.prefilled(20, 3.0)
     assert costs.prefill_ms(100) == pytest.approx(4.0, rel=0.1)
     assert costs.prefill_ms(20) == pytest.approx(3.0, rel=0.1)
+
+
+@pytest.mark.parametrize("tier", Tier)
+def test_each_tier_has_its_own_rate(tier):
+    """What one of them takes says nothing about the others."""
+    costs, fresh = CostModel(), CostModel()
+    for _ in range(50):
+        costs.restored(1 << 20, 5.0, tier)
+    assert costs.restore_ms(1 << 20, tier) == pytest.approx(5.0, rel=0.05)
+    for other in set(Tier) - {tier}:
+        assert costs.restore_ms(1 << 20, other) == fresh.restore_ms(1 << 20, other)

@@ -113,6 +113,21 @@ def test_the_first_spelling_of_a_system_turn_stays():
     assert memory.replay("b", second).ids == second.ids
 
 
+def test_what_is_forgotten_is_taken_as_rendered_again():
+    """By the digests that were told when it was noted; and its memory is free."""
+    memory = ReplayMemory()
+    first = prompt((PartKind.SYSTEM, "tools", (40, 41), ""), rest=(3,))
+    back = prompt((PartKind.SYSTEM, "tools", (40, 41), ""), between((3,)), answer("hi", (70, 71)))
+    used = memory.replay("a", first)
+    system = memory.note_system("a", first)
+    place = memory.note_answer(used, Visible("hi"), (*used.ids, 60, 61, END))
+    assert memory.replay("a", back).replayed_tokens > 0
+    for digest in (place, system, place, "unknown"):
+        memory.forget(digest)
+    assert memory.replay("a", back).ids == back.ids
+    assert memory.held_bytes == 0
+
+
 def test_an_open_answer_is_taken_as_rendered():
     """The answer goes on inside it: nobody has sampled its end."""
     memory = ReplayMemory()

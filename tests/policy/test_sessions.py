@@ -11,6 +11,7 @@ from flashrt.policy.journal import Journal
 from flashrt.policy.lineage import with_block, with_decoded
 from flashrt.policy.sessions import SessionRegistry
 from flashrt.policy.steps import Decode
+from flashrt.policy.turn_ends import TurnEnd
 from tests.chat.vocabulary import template, tokenizer
 from tests.policy.turns import Server, said
 from tests.weighing import weighed
@@ -93,6 +94,9 @@ def talked(registry, number, turns, length):
     for turn in range(turns):
         lineage = with_decoded(with_block(lineage, 1000 + 9 * turn), 1005 + 9 * turn)
     session.journal = Journal.of(prompt.ids, len(prompt), lineage)
+    for turn in range(turns):
+        session.ends.append(TurnEnd(1000 + turn, 3000 + turn, turn, 900 + turn, 2 * turn))
+        session.places[f"{number:08x}{turn:024x}"] = 1000 + turn
     registry.weigh(session)
     return session
 
@@ -158,6 +162,34 @@ def test_a_session_is_weighed_at_the_end_of_each_turn_however_it_ends():
         server.serve((*prompt, 8), hint=f"h{number}", perform=fails)
         assert sessions.held_bytes == weight(sessions)
     assert weight(sessions) > 245 * 4
+
+
+def test_a_name_is_found_in_its_own_namespace_only():
+    """G10; what is forgotten has no name any more."""
+    registry = SessionRegistry(new_name=iter(["sess_x", "sess_y"]).__next__)
+    mine, other = registry.open("a"), registry.open("b")
+    assert (mine.name, other.name) == ("sess_x", "sess_y")
+    assert registry.named("a", "sess_x") is mine
+    assert registry.named("a", "sess_y") is registry.named("a", None) is None
+    registry.forget(mine)
+    registry.forget(mine)
+    assert registry.named("a", "sess_x") is None
+    assert registry.held_bytes == other.size_bytes
+
+
+def test_an_undo_makes_a_session_as_light_as_it_was():
+    """What is counted follows what is held, ends and texts among it."""
+    server = Server()
+    sessions = server.policy.sessions
+    first = said(*range(50))
+    served = server.serve(first)
+    (session,) = sessions.newest("a")
+    before = sessions.held_bytes
+    server.serve((*first, *served.ids, *said(*[7] * 200)))
+    assert sessions.held_bytes > before + 4 * 200
+    session.rewind(session.ends[0])
+    sessions.weigh(session)
+    assert sessions.held_bytes == session.size_bytes <= before + 200
 
 
 def weight(sessions):

@@ -8,9 +8,11 @@ from flashrt.chat.prompt import Prompt
 from flashrt.engine.fake import FakeEngine
 from flashrt.engine.protocol import SamplingParams
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
+from flashrt.policy.capsules import CapsuleStore
 from flashrt.policy.cuts import CutRule
 from flashrt.policy.prefix import PrefixPlan
 from flashrt.policy.sessions import SessionRegistry
+from flashrt.policy.shelf import Shelf
 from flashrt.policy.steps import Performer, Step, StepResult
 from flashrt.policy.turn import Planned, Turn, TurnEvent
 from flashrt.policy.turn_loop import TurnLoop
@@ -53,13 +55,19 @@ class Server:
     """A turn loop on a fake engine; conversations end a turn with END_A END_B."""
 
     def __init__(
-        self, budget: int = ROOM, chunk: int = 64, idle_ttl_s: float = 0.0, **engine: int
+        self,
+        budget: int = ROOM,
+        chunk: int = 64,
+        idle_ttl_s: float = 0.0,
+        host: int = 0,
+        shelf: Shelf | None = None,
+        **engine: int,
     ) -> None:
         self.engine = FakeEngine(**{"vocab_size": 64, "max_seq": 4096, **engine})
         self.now = 0.0
         self.policy = AutoPrefixPolicy(
             max_seq=self.engine.info.max_seq,
-            capsule_budget_bytes=budget,
+            store=CapsuleStore(budget, host, self.engine, shelf),
             sessions=SessionRegistry(idle_ttl_s=idle_ttl_s, clock=self._clock),
         )
         rule = CutRule(chunk, (OPEN,), (END_A, END_B))

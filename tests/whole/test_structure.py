@@ -18,7 +18,7 @@ THOUGHTS = [{"enable_thinking": False}, {"thinking_budget": 3}]
 SAMPLINGS = [{"temperature": 0}, {"temperature": 1, "top_k": 0, "top_p": 1, "seed": 4}]
 WAYS = [
     (THOUGHTS[0], SAMPLINGS[0]),
-    (THOUGHTS[1], SAMPLINGS[1]),
+    pytest.param(THOUGHTS[1], SAMPLINGS[1], marks=pytest.mark.slow),
     pytest.param(THOUGHTS[0], SAMPLINGS[1], marks=pytest.mark.slow),
     pytest.param(THOUGHTS[1], SAMPLINGS[0], marks=pytest.mark.slow),
 ]

@@ -48,8 +48,8 @@ def greets(server, text="s", **wish):
     return Talk(server, [system(words(40, text))], wish)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
-@pytest.mark.parametrize("turns", [10, pytest.param(30, marks=pytest.mark.slow)])
+@DTYPES
+@pytest.mark.parametrize("turns", [5, pytest.param(30, marks=pytest.mark.slow)])
 async def test_later_turns_prefill_their_tails(dtype, turns, oracle):
     """Append-only, each ended by its length. Oracle: path; cold in float32."""
     async with serving(dtype) as server:
@@ -237,14 +237,20 @@ async def test_a_window_that_is_full_stays_of_use(dtype, oracle):
     oracle.meets(short)
 
 
-async def test_an_edit_finds_a_state_just_before_it(path_runs):
+SOME_EDITS, EDITS = (19, 11, 4), (19, 16, 13, 11, 7, 4, 2)
+
+
+@pytest.mark.parametrize(
+    "edits", [SOME_EDITS, pytest.param(EDITS, marks=pytest.mark.slow)], ids=len
+)
+async def test_an_edit_finds_a_state_just_before_it(path_runs, edits):
     """20 turns; turn k is edited: k - 1 within the newest 8, half of k before. Oracle: path."""
     rng = random.Random(5)
     async with serving("float32") as server:
         talk = greets(server, max_tokens=2)
         for turn in range(20):
             await talk.ask(user(f"question {turn} {words(rng.randrange(9), 'x')}"))
-        for turn in (19, 16, 13, 11, 7, 4, 2):
+        for turn in edits:
             edited = talk.branch(1 + 2 * turn)
             answer = await edited.ask(user("something else"))
             newest = 20 - turn < 8
@@ -255,9 +261,9 @@ async def test_an_edit_finds_a_state_just_before_it(path_runs):
 
 
 async def test_every_body_is_unaffected_by_who_asks_beside_it(path_runs):
-    """Five conversations at once, waiting in one line. Oracle: path."""
+    """Three conversations at once, waiting in one line. Oracle: path."""
     async with serving("float32") as server:
-        talks = [greets(server, f"s{i}") for i in range(5)]
+        talks = [greets(server, f"s{i}") for i in range(3)]
 
         async def run(talk):
             for turn in range(3):

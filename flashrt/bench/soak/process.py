@@ -131,6 +131,7 @@ async def server_process(
     key: str = "",
     log_file: Path | None = None,
     command: Sequence[str] = SERVE,
+    start_within_s: float = START_WITHIN_S,
 ) -> AsyncIterator[ServerProcess]:
     """Serve the demo checkpoint for the block; `key`: the API key that it asks for, "" for none.
 
@@ -148,7 +149,7 @@ async def server_process(
             env=environment,
         )
         try:
-            port = await _port(process)
+            port = await _port(process, start_within_s)
             yield ServerProcess(process, Place("127.0.0.1", port, key), log)
         finally:
             if process.returncode is None:
@@ -159,11 +160,11 @@ async def server_process(
                     await process.stdout.aclose()
 
 
-async def _port(process: trio.Process) -> int:
+async def _port(process: trio.Process, within_s: float) -> int:
     """What the server says when it listens."""
     assert process.stdout is not None, "it was opened with a pipe"
     said = b""
-    with trio.fail_after(START_WITHIN_S):
+    with trio.fail_after(within_s):
         async for piece in process.stdout:
             said += piece
             found = re.search(rb"clients .*http://127\.0\.0\.1:(\d+)", said)

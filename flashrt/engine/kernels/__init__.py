@@ -9,6 +9,7 @@ depend on the number of rows.
 import hashlib
 import importlib.metadata
 import importlib.util
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,12 @@ def knows(config: ModelConfig) -> bool:
     # With fewer value columns, Triton 3.6 makes wrong code of the products with long keys.
     wide = config.linear_value_dim >= min(64, config.linear_key_dim)
     return config.moe is None and fit and wide
+
+
+def graphs_captured() -> int:
+    """How many graphs this process has captured so far."""
+    graphs = sys.modules.get("flashrt.engine.kernels.graphs")
+    return graphs.Graph.captures if graphs else 0
 
 
 def fingerprint(device: torch.device) -> str:

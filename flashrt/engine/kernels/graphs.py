@@ -3,7 +3,7 @@
 import contextlib
 import gc
 from collections.abc import Callable, Iterator
-from typing import Any
+from typing import Any, ClassVar
 
 import attrs
 import torch
@@ -30,6 +30,8 @@ class Graph:
 
     graph: torch.cuda.CUDAGraph
     result: Tensor
+    captures: ClassVar[int] = 0
+    """How many this process has captured."""
 
     @classmethod
     def capture(cls, body: Callable[[], Tensor], pool: Any) -> "Graph":
@@ -42,6 +44,7 @@ class Graph:
         graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, pool=pool):
             result = body()
+        cls.captures += 1
         return cls(graph, result)
 
     def replay(self) -> Tensor:

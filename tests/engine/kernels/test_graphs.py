@@ -14,7 +14,7 @@ pytestmark = pytest.mark.gpu
 
 def test_a_replay_reads_what_lies_there_now():
     """Not what lay there when it was captured."""
-    x = torch.zeros(4, device=CUDA)
+    x, captures = torch.zeros(4, device=CUDA), Graph.captures
     with capturing() as pool:
         doubled, squared = (Graph.capture(body, pool) for body in (lambda: x * 2, lambda: x * x))
 
@@ -22,6 +22,7 @@ def test_a_replay_reads_what_lies_there_now():
 
     assert doubled.replay().tolist() == [6] * 4
     assert squared.replay().tolist() == [9] * 4
+    assert Graph.captures == captures + 2
 
 
 def test_collection_goes_on_behind_captures():

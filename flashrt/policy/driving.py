@@ -1,0 +1,43 @@
+"""Drives the steps of one piece of work on an engine, and hands out the events that they cause."""
+
+from collections.abc import Callable, Generator
+
+from flashrt.policy.steps import Step, StepResult
+from flashrt.policy.turn import Steps, TurnEvent
+
+Perform = Callable[[Step], StepResult]
+Batches = Generator[tuple[TurnEvent, ...], None, None]
+
+
+def driven(steps: Steps, events: list[TurnEvent], perform: Perform) -> Batches:
+    """Perform every step; behind each, and at the end, the `events` that have come up since.
+
+    Closing this iterator early closes the steps where they stand.
+    """
+    try:
+        step = next(steps, None)
+        while step is not None:
+            yield _taken(events)
+            step = _advance(steps, step, perform)
+        yield _taken(events)
+    finally:
+        steps.close()
+        events.clear()
+
+
+def _advance(steps: Steps, step: Step, perform: Perform) -> Step | None:
+    """Perform one step and hand its result, or its exception, to the core."""
+    try:
+        try:
+            result = perform(step)
+        except Exception as error:
+            return steps.throw(error)
+        return steps.send(result)
+    except StopIteration:
+        return None
+
+
+def _taken(events: list[TurnEvent]) -> tuple[TurnEvent, ...]:
+    batch = tuple(events)
+    events.clear()
+    return batch
