@@ -190,7 +190,7 @@ def _limits(settings: Settings, info: EngineInfo, step_bytes: int) -> Limits:
     budget = capsule_budget_bytes(
         settings.capsule_budget_mb,
         free_bytes=free_bytes(info.device),
-        on_gpu=info.device.startswith("cuda"),
+        on_gpu=info.on_gpu,
         step_bytes=step_bytes,
     )
     window = info.max_seq - 1

@@ -34,7 +34,7 @@ def capsule_store(
     host = host_budget_bytes(
         settings.host_capsule_budget_mb,
         free_bytes=free_bytes("cpu"),
-        on_gpu=_on_gpu(engine.info),
+        on_gpu=engine.info.on_gpu,
     )
     return CapsuleStore(limits.capsule_budget_bytes, host, engine, shelf)
 
@@ -58,7 +58,7 @@ def disk_shelf(settings: Settings, info: EngineInfo) -> DiskShelf | None:
 
 def headroom_bytes(limits: Limits, info: EngineInfo) -> int:
     """What is kept free of the engine's budget, where copies run beside its work."""
-    return limits.capsule_budget_bytes // HEADROOM_SHARE if _on_gpu(info) else 0
+    return limits.capsule_budget_bytes // HEADROOM_SHARE if info.on_gpu else 0
 
 
 def _size_of(path: Path) -> int:
@@ -71,7 +71,3 @@ def _size_of(path: Path) -> int:
             except FileNotFoundError:
                 continue
     return size
-
-
-def _on_gpu(info: EngineInfo) -> bool:
-    return info.device.startswith("cuda")

@@ -62,6 +62,11 @@ class EngineInfo:
     drafters: tuple[str, ...] = ()
     """Of "mtp" and "lookup", what there is to draft with."""
 
+    @property
+    def on_gpu(self) -> bool:
+        """Whether it has a memory apart from the host's."""
+        return self.device.startswith("cuda")
+
 
 @attrs.frozen
 class SamplingParams:

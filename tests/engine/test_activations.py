@@ -7,10 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashrt.bench.engine.random_weights import random_model
-from flashrt.bench.engine.shapes import PATTERN, SHAPES
 from flashrt.engine.activations import Activations
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.live import LiveState
+from flashrt.engine.shapes import PATTERN, SHAPES
 from tests.engine.metering import Meter
 
 CPU = torch.device("cpu")

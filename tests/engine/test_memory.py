@@ -7,12 +7,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashrt.bench.engine.random_weights import random_model
-from flashrt.bench.engine.shapes import SHAPES
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.attention import SPLIT
 from flashrt.engine.live import LiveState
 from flashrt.engine.memory import GB, Memory, Needs, chosen, planned
 from flashrt.engine.placement import Placement
+from flashrt.engine.shapes import SHAPES
 from flashrt.engine.tensor_plan import Layout
 from flashrt.errors import CannotServe
 

@@ -9,8 +9,8 @@ from typing import Any
 import attrs
 
 from flashrt.bench.engine.options import Options
-from flashrt.bench.engine.shapes import SHAPES
 from flashrt.demo import DEMO_PATH
+from flashrt.engine.shapes import SHAPES
 
 DESCRIPTION = (
     "Measure the engine on this machine: on a checkpoint, or on random weights of a named shape. "

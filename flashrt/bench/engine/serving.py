@@ -14,7 +14,6 @@ from pathlib import Path
 
 import trio
 
-from flashrt.bench.engine.shapes import SHAPES
 from flashrt.bench.engine.subject import loaded_model
 from flashrt.bench.overhead.clocked import StepWriter
 from flashrt.bench.overhead.paced import ClockedPerformer
@@ -23,6 +22,7 @@ from flashrt.engine.activations import Activations
 from flashrt.engine.assets import find_model
 from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.placement import Placement, block_tokens
+from flashrt.engine.shapes import SHAPES
 from flashrt.serve import SWITCH_INTERVAL_S, load_voice, serve
 from flashrt.settings import load
 

@@ -13,12 +13,12 @@ from flashrt.bench.engine.machine import Clock
 from flashrt.bench.engine.options import Options
 from flashrt.bench.engine.random_weights import NamedModel, random_model
 from flashrt.bench.engine.rates import Rates
-from flashrt.bench.engine.shapes import SHAPES
 from flashrt.engine.assets import find_model
 from flashrt.engine.checkpoint import load_checkpoint
 from flashrt.engine.config import ModelConfig, read_config
 from flashrt.engine.placement import Placement, block_tokens
 from flashrt.engine.protocol import Capsule, SamplingParams
+from flashrt.engine.shapes import SHAPES
 from flashrt.engine.weights import ModelWeights
 from flashrt.errors import CannotServe
 from flashrt.policy.cuts import CutRule

@@ -15,7 +15,7 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.buffers import Buffers
-from flashrt.engine.config import FULL, LINEAR, ModelConfig
+from flashrt.engine.config import FULL, ModelConfig
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
 from flashrt.engine.kernels.graphs import Graph, capturing
@@ -30,6 +30,7 @@ from flashrt.engine.kernels.norm import add_half_norm
 from flashrt.engine.kernels.step import RowsStep
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
+from flashrt.engine.shapes import DENSE, PATTERN
 from flashrt.engine.weights import (
     FullAttentionWeights,
     LayerWeights,
@@ -38,46 +39,24 @@ from flashrt.engine.weights import (
     ModelWeights,
 )
 
+PLAIN = attrs.evolve(DENSE, mtp_layers=0)
 SHAPES: Mapping[str, ModelConfig] = {
-    "27b": ModelConfig(
-        vocab_size=248320,
-        hidden_size=5120,
-        intermediate_size=17408,
-        layer_types=(LINEAR, LINEAR, LINEAR, FULL) * 16,
-        num_heads=24,
-        num_kv_heads=4,
-        head_dim=256,
-        rotary_dim=64,
-        rope_theta=1e7,
-        linear_key_heads=16,
-        linear_value_heads=48,
-        linear_key_dim=128,
-        linear_value_dim=128,
-        conv_kernel=4,
-        rms_eps=1e-6,
-        tied_embeddings=False,
-        max_positions=262144,
-        mtp_layers=0,
-    ),
-    "tiny": ModelConfig(
+    "27b": PLAIN,
+    "tiny": attrs.evolve(
+        PLAIN,
         vocab_size=8256,
         hidden_size=128,
         intermediate_size=256,
-        layer_types=(LINEAR, LINEAR, LINEAR, FULL) * 2,
+        layer_types=PATTERN * 2,
         num_heads=4,
         num_kv_heads=2,
         head_dim=64,
         rotary_dim=16,
-        rope_theta=1e7,
         linear_key_heads=2,
         linear_value_heads=4,
         linear_key_dim=32,
         linear_value_dim=32,
-        conv_kernel=4,
-        rms_eps=1e-6,
-        tied_embeddings=False,
         max_positions=40960,
-        mtp_layers=0,
     ),
 }
 """Shapes that can be measured without a checkpoint."""

@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashrt.bench.engine.bounds import Bounds
-from flashrt.bench.engine.shapes import SHAPES
+from flashrt.engine.shapes import SHAPES
 from tests.bench.engine.subjects import RATES
 
 LARGE = Bounds(SHAPES["27b"], torch.bfloat16, RATES)

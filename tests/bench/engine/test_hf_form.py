@@ -3,8 +3,8 @@
 import pytest
 
 from flashrt.bench.engine.hf_form import text_config, whole_config
-from flashrt.bench.engine.shapes import SHAPES
 from flashrt.engine.config import parse_config
+from flashrt.engine.shapes import SHAPES
 
 
 @pytest.mark.parametrize("form", [text_config, whole_config])

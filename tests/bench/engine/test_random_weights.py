@@ -5,8 +5,8 @@ import pytest
 import torch
 
 from flashrt.bench.engine.random_weights import random_model
-from flashrt.bench.engine.shapes import PATTERN, SHAPES
 from flashrt.engine.live import LiveState
+from flashrt.engine.shapes import PATTERN, SHAPES
 
 CPU = torch.device("cpu")
 TINY = SHAPES["tiny"]

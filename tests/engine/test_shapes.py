@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from flashrt.bench.engine.shapes import SHAPES
 from flashrt.engine.headers import MTP_PREFIX
+from flashrt.engine.shapes import SHAPES
 from flashrt.engine.tensor_plan import Layout, allocate
 
 
