@@ -112,8 +112,11 @@ class MtpRows(Protocol):
         """Fill the slots from `slot` on, at most GROUP; hidden rows are in the ring."""
         ...
 
-    def draft(self, pending: int, slot: int, count: int, choose: Choose) -> tuple[int, ...]:
-        """At most `count` ids behind the pending one, which `slot` waits for."""
+    def draft(
+        self, ids: Sequence[int], slot: int, pending: int, count: int, choose: Choose
+    ) -> tuple[int, ...]:
+        """Fill with ids as `fill` does, if there are any; then draft at most `count` ids behind the
+        pending one, which the slot behind them waits for."""
         ...
 
 
@@ -128,17 +131,21 @@ class TorchMtpRows:
         hidden, go = self.layer.hidden(slot, len(ids)), RowsPass(slot, len(ids), anchor=0)
         self.layer.fill(self.layer.tensor(ids), hidden, go)
 
-    def draft(self, pending: int, slot: int, count: int, choose: Choose) -> tuple[int, ...]:
+    def draft(
+        self, ids: Sequence[int], slot: int, pending: int, count: int, choose: Choose
+    ) -> tuple[int, ...]:
         """One by one."""
-        layer, ids = self.layer, [pending]
-        hidden = layer.hidden(slot, 1)
-        for at in range(slot, slot + count):
-            hidden = layer.forward(layer.tensor(ids[-1:]), hidden, RowsPass(at, 1, anchor=0))
+        if ids:
+            self.fill(ids, slot)
+        layer, first, chosen = self.layer, slot + len(ids), [pending]
+        hidden = layer.hidden(first, 1)
+        for at in range(first, first + count):
+            hidden = layer.forward(layer.tensor(chosen[-1:]), hidden, RowsPass(at, 1, anchor=0))
             try:
-                ids.append(choose(layer.model.head(hidden)[0], ids[1:]))
+                chosen.append(choose(layer.model.head(hidden)[0], chosen[1:]))
             except StopIteration:
                 break
-        return tuple(ids[1:])
+        return tuple(chosen[1:])
 
 
 @attrs.define(eq=False)
@@ -176,10 +183,10 @@ class MtpState:
 
     def settle(self, position: int) -> None:
         """Fill every slot whose token is processed: those below position - 1."""
-        while (count := min(GROUP, position - 1 - self.filled)) > 0:
-            ids = [self.recent[i % RING] for i in range(self.filled + 1, self.filled + 1 + count)]
+        while self.filled < position - 1:
+            ids = self._waiting(position)
             self.rows.fill(ids, self.filled)
-            self.filled += count
+            self.filled += len(ids)
 
     def before(self, position: int) -> Tensor:
         """[0 or 1, h]: a copy of the hidden row that waits for the first id of a block."""
@@ -196,5 +203,13 @@ class MtpState:
 
     def draft(self, pending: int, position: int, count: int, choose: Choose) -> tuple[int, ...]:
         """At most `count` ids behind the pending one; fewer where `choose` stops."""
-        self.settle(position)
-        return self.rows.draft(pending, position - 1, count, choose)
+        if position - 1 - self.filled > GROUP:
+            self.settle(position)
+        ids, slot = self._waiting(position), self.filled
+        self.filled += len(ids)
+        return self.rows.draft(ids, slot, pending, count, choose)
+
+    def _waiting(self, position: int) -> list[int]:
+        """The ids of the next slots to fill, at most a group."""
+        end = min(position, self.filled + 1 + GROUP)
+        return [self.recent[i % RING] for i in range(self.filled + 1, end)]

@@ -8,7 +8,6 @@ bound of keys; larger blocks run without one. A row's bits may depend on the blo
 from collections.abc import Sequence
 
 import attrs
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -18,6 +17,7 @@ from flashrt.engine.kernels.blockattention import attend_block
 from flashrt.engine.kernels.chunks import Taps, delta_block
 from flashrt.engine.kernels.norm import add_norm, gated_norm, silu_mul
 from flashrt.engine.kernels.tail import store_tail
+from flashrt.engine.kernels.words import Words
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
 from flashrt.engine.weights import MlpWeights
@@ -31,8 +31,8 @@ class BlockStep:
     """A model's block pass; `ids` and `at` say which rows, and where they stand."""
 
     model: Model
-    words: Tensor
-    """[3 + ROWS_MAX] int32 of both:"""
+    words: Words
+    """3 + ROWS_MAX of both:"""
     at: Tensor
     """[3] int32: position, its chunk, rows that live."""
     ids: Tensor
@@ -41,14 +41,13 @@ class BlockStep:
     @classmethod
     def of(cls, model: Model) -> "BlockStep":
         """At position 0."""
-        words = torch.zeros(3 + ROWS_MAX, dtype=torch.int32, device=model.device)
-        words[2] = 1
-        return cls(model, words, words[:3], words[3:])
+        words = Words(3 + ROWS_MAX, model.device)
+        words.send((0, 0, 1))
+        return cls(model, words, words.device_words[:3], words.device_words[3:])
 
     def place(self, ids: Sequence[int], position: int) -> None:
         """Say what the next run processes. The anchor of the position's chunk must be stored."""
-        words = torch.tensor((position, position // CHUNK, len(ids), *ids), dtype=torch.int32)
-        self.words[: len(words)] = words
+        self.words.send((position, position // CHUNK, len(ids), *ids))
 
     def run(self, count: int, keys: int) -> Tensor:
         """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h].

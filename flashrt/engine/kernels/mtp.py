@@ -13,15 +13,12 @@ from torch import Tensor
 
 from flashrt.engine.buffers import RING
 from flashrt.engine.kernels.attention import attend_rows, prepare
+from flashrt.engine.kernels.drafthead import DraftHead
 from flashrt.engine.kernels.graphs import Graph, capturing
-from flashrt.engine.kernels.linear import (
-    head_linear,
-    rows_linear,
-    rows_linear_parts,
-    rows_silu_mul,
-)
+from flashrt.engine.kernels.linear import rows_linear, rows_linear_parts, rows_silu_mul
 from flashrt.engine.kernels.model import KernelModel
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm
+from flashrt.engine.kernels.words import Words
 from flashrt.engine.linear import GROUP
 from flashrt.engine.mtp import Choose, MtpLayer, likeliest
 from flashrt.engine.weights import MlpWeights
@@ -32,11 +29,15 @@ DRAFTS_MAX = 64
 
 @attrs.frozen(eq=False)
 class MtpStep:
-    """The layer's passes; `words` says which slots, and with which ids."""
+    """The layer's passes; `words` says which slots, and with which ids.
+
+    Two places, each a slot, an anchor that is not read, and how many rows live: where it drafts,
+    and where it fills; then the id that it drafts behind, and GROUP ids to fill with.
+    """
 
     layer: MtpLayer
-    words: Tensor
-    """[3 + GROUP] int32: position, an anchor that is not read, rows that live; ids."""
+    words: Words
+    head: DraftHead
     row: Tensor
     """[1, h]: the hidden row of the next draft."""
     drafted: Tensor
@@ -45,34 +46,41 @@ class MtpStep:
     @classmethod
     def of(cls, layer: MtpLayer) -> "MtpStep":
         """At slot 0."""
-        ring = layer.model.buffers.hidden
-        words = torch.zeros(3 + GROUP, dtype=torch.int32, device=ring.device)
-        drafted = words.new_zeros(DRAFTS_MAX)
-        return cls(layer, words, torch.zeros_like(ring[:1]), drafted)
+        model = layer.model
+        row = torch.zeros_like(model.buffers.hidden[:1])
+        drafted = torch.zeros(DRAFTS_MAX, dtype=torch.int32, device=model.device)
+        words = Words(7 + GROUP, model.device)
+        return cls(layer, words, DraftHead.of(model.weights.lm_head), row, drafted)
+
+    def place(self, ids: Sequence[int], slot: int, pending: int = 0, draft_slot: int = 0) -> None:
+        """Say which slots the next filling fills, and where drafting begins then."""
+        self.words.send((draft_slot, 0, 1, slot, 0, len(ids), pending, *ids))
 
     def fill(self) -> Tensor:
-        """Store K and V of the placed slots, with hidden rows from the ring; -> q."""
-        ring = self.layer.model.buffers.hidden
-        slots = self.words[0] + torch.arange(GROUP, device=ring.device)
-        return self._stored(self._paired(ring[slots % RING], self.words[3:]))[1]
+        """Store K and V of the placed slots, with hidden rows from the ring; -> the row that
+        drafting begins with."""
+        words, ring = self.words.device_words, self.layer.model.buffers.hidden
+        slots = words[3] + torch.arange(GROUP, device=ring.device)
+        self._stored(self._paired(ring[slots % RING], words[7:]), words[3:6])
+        return self.row.copy_(ring[words[:1] % RING])
 
     def draft(self, keys: int) -> Tensor:
         """Draft behind the placed id; -> logits [1, V] float32. Leaves the next draft ready."""
-        layer, model = self.layer, self.layer.model
-        x = self._paired(self.row, self.words[3:4])
-        rows, q = self._stored(x)
-        o = attend_rows(q, layer.mixer.kv, self.words[:3], keys, rows)
+        layer, words = self.layer, self.words.device_words
+        x = self._paired(self.row, words[6:7])
+        rows, q = self._stored(x, words[:3])
+        o = attend_rows(q, layer.mixer.kv, words[:3], keys, rows)
         parts = rows_linear_parts(o.flatten(1), layer.mixer.weights.o_proj)
         y = add_half_norm(x, parts, layer.layer.post_scale, layer.layer.eps)
         mlp = layer.layer.mlp
         assert isinstance(mlp, MlpWeights)
         parts = rows_linear_parts(rows_silu_mul(y, mlp.gate_up), mlp.down)
         self.row.copy_(add_norm(x, parts, layer.scales[2], layer.layer.eps))
-        logits = head_linear(self.row, model.weights.lm_head)
+        logits = self.head.logits(self.row)
         best = logits.argmax(-1)
         self.drafted.copy_(torch.cat((self.drafted[1:], best.int())))
-        self.words[3:4].copy_(best)
-        self.words[:1].add_(1)
+        words[6:7].copy_(best)
+        words[:1].add_(1)
         return logits
 
     def _paired(self, hidden: Tensor, ids: Tensor) -> Tensor:
@@ -82,13 +90,12 @@ class MtpStep:
         g = add_norm(hidden, None, layer.scales[1], layer.layer.eps)
         return rows_linear(torch.cat((e, g), dim=-1), layer.weights.fc)
 
-    def _stored(self, x: Tensor) -> tuple[Tensor, Tensor]:
+    def _stored(self, x: Tensor, at: Tensor) -> tuple[Tensor, Tensor]:
         """The projection of x [T, h], and its queries; keys and values go to their slots."""
         layer, mixer, c = self.layer, self.layer.mixer, self.layer.model.config
         y: HalfNorm = add_half_norm(x, None, layer.layer.input_scale, layer.layer.eps)
         rows = rows_linear(y, mixer.weights.qkv_proj)
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
-        at = self.words[:3]
         return rows, prepare(rows, mixer.kv, at, scales, tables, c.num_heads, c.rms_eps)
 
 
@@ -117,28 +124,26 @@ class KernelMtpRows:
 
     def fill(self, ids: Sequence[int], slot: int) -> None:
         """In one group."""
-        self._place(ids, slot)
+        self.step.place(ids, slot)
         self.filling.replay()
 
-    def draft(self, pending: int, slot: int, count: int, choose: Choose) -> tuple[int, ...]:
+    def draft(
+        self, ids: Sequence[int], slot: int, pending: int, count: int, choose: Choose
+    ) -> tuple[int, ...]:
         """One by one; the likeliest ids without the host between them."""
-        self._place((pending,), slot)
-        ring = self.step.layer.model.buffers.hidden
-        self.step.row.copy_(ring[slot % RING])
-        graph = next(graph for keys, graph in self.drafting.items() if slot + count <= keys)
+        first = slot + len(ids)
+        self.step.place(ids, slot, pending, first)
+        self.filling.replay()
+        graph = next(graph for keys, graph in self.drafting.items() if first + count <= keys)
         if choose is likeliest:
             for _ in range(count):
                 graph.replay()
             return tuple(self.step.drafted[-count:].tolist())
-        ids: list[int] = []
-        while len(ids) < count:
+        chosen: list[int] = []
+        while len(chosen) < count:
             try:
-                ids.append(choose(graph.replay()[0], ids))
+                chosen.append(choose(graph.replay()[0], chosen))
             except StopIteration:
                 break
-            self.step.words[3] = ids[-1]
-        return tuple(ids)
-
-    def _place(self, ids: Sequence[int], slot: int) -> None:
-        words = torch.tensor((slot, 0, len(ids), *ids), dtype=torch.int32)
-        self.step.words[: len(words)] = words
+            self.step.words.device_words[6] = chosen[-1]
+        return tuple(chosen)

@@ -7,7 +7,6 @@ so one captured graph serves a number of rows at every position below its bound 
 from collections.abc import Sequence
 
 import attrs
-import torch
 from torch import Tensor
 
 from flashrt.engine.kernels.attention import attend_rows, prepare
@@ -20,6 +19,7 @@ from flashrt.engine.kernels.linear import (
     rows_silu_mul,
 )
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm, gated_norm, store_in_ring
+from flashrt.engine.kernels.words import Words
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
 
@@ -29,8 +29,8 @@ class RowsStep:
     """A model's few-row pass; `ids` and `at` say which rows, and where they stand."""
 
     model: Model
-    words: Tensor
-    """[3 + ROWS_MAX] int32 of both:"""
+    words: Words
+    """3 + ROWS_MAX of both:"""
     at: Tensor
     """[3] int32: position, newest chunk whose anchor is stored, rows that live."""
     ids: Tensor
@@ -39,13 +39,12 @@ class RowsStep:
     @classmethod
     def of(cls, model: Model) -> "RowsStep":
         """At position 0."""
-        words = torch.zeros(3 + ROWS_MAX, dtype=torch.int32, device=model.device)
-        return cls(model, words, words[:3], words[3:])
+        words = Words(3 + ROWS_MAX, model.device)
+        return cls(model, words, words.device_words[:3], words.device_words[3:])
 
     def place(self, ids: Sequence[int], position: int, anchor: int) -> None:
         """Say what the next run processes."""
-        words = torch.tensor((position, anchor, len(ids), *ids), dtype=torch.int32)
-        self.words[: len(words)] = words
+        self.words.send((position, anchor, len(ids), *ids))
 
     def run(self, count: int, keys: int) -> Tensor:
         """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h].
