@@ -77,10 +77,17 @@ class Conflict(Refused):
 
 
 class PromptTooLong(Refused):
-    """The prompt leaves no room for one token of answer."""
+    """The prompt leaves no room for one token of answer: it has more than `max_tokens`."""
 
     status = 413
     code = "context_length_exceeded"
+
+    def __init__(
+        self, message: str, *, prompt_tokens: int | None = None, max_tokens: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.prompt_tokens = prompt_tokens
+        self.max_tokens = max_tokens
 
 
 class BodyTooLarge(Refused):

@@ -67,9 +67,13 @@ class Output:
 
 @attrs.frozen
 class Finished:
-    """The answer is whole. The item's record holds the counts."""
+    """The answer is whole. The item's record holds the counts.
+
+    `stop_string`: the one that ended it, where one did.
+    """
 
     reason: FinishReason
+    stop_string: str | None = None
 
 
 @attrs.frozen

@@ -296,8 +296,9 @@ class EngineWorker:
     def _finish(self, item: Item, event: Ended, at: float) -> None:
         item.record.finished_at = at
         if event.ending is not None:
-            item.record.reasoning_tokens = event.ending.reasoning_tokens
-            terminal: Finished | Failed = Finished(event.ending.reason)
+            ending = event.ending
+            item.record.reasoning_tokens = ending.reasoning_tokens
+            terminal: Finished | Failed = Finished(ending.reason, ending.stop_string)
         else:
             terminal = Failed(event.error or item.cancel.why or ClientLeft("The client left."))
         self._end(item, event.event, terminal)

@@ -127,6 +127,8 @@ UNTESTED = {
     "flashrt.engine.weights": "tests/engine/test_checkpoint.py",
     "flashrt.errors": "tests/test_docs.py holds its tree",
     "flashrt.http.body": "tests/http/test_app.py",
+    "flashrt.http.desk": "tests/http/test_app.py",
+    "flashrt.http.error_answers": "tests/http/test_app.py",
     "flashrt.http.options": "values only",
     "flashrt.serve": "tests/whole starts real servers",
 }

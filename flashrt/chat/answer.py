@@ -71,6 +71,7 @@ class Answer:
         self._reasoning_tokens = 0
         self._deltas: list[Delta] = []
         self._ending: Ending | None = None
+        self._stop_string: str | None = None
 
     def feed(self, tokens: Sequence[int]) -> Fed:
         """Take one burst; what lies behind an ending in it is ignored."""
@@ -113,6 +114,7 @@ class Answer:
         if decoded.control is not None and cut is None:
             if decoded.control in self._stop_strings and self._reader.is_text:
                 cut = self._reader.position
+                self._stop_string = decoded.control
                 self._reader.position += len(decoded.control)
                 self._show_held()
             else:
@@ -133,6 +135,7 @@ class Answer:
             shown = self._stops.feed(one.delta.text, one.at)
             self._add(TextDelta(shown.text))
             if shown.cut is not None:
+                self._stop_string = shown.string
                 return shown.cut
         return None
 
@@ -173,7 +176,10 @@ class Answer:
         text = "".join(self._texts)[start:cut]
         tail = self._tokenizer.encode_exactly(text) if text else ()
         return attrs.evolve(
-            self._end(FinishReason.STOP, max(1, shown)), tail=tail, shown_tokens=shown
+            self._end(FinishReason.STOP, max(1, shown)),
+            tail=tail,
+            shown_tokens=shown,
+            stop_string=self._stop_string,
         )
 
     def _end(self, reason: FinishReason, kept: int) -> Ending:

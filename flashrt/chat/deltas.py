@@ -66,6 +66,7 @@ class Ending:
     is pending and not processed). `reasoning_tokens` were inside the think block.
     `tail`: ids of visible text that no kept id covers, where a stop string cut inside a token. The
     first `shown_tokens` ids (None: all that are kept) and `tail` read as the client saw it.
+    `stop_string`: the one that ended it.
     """
 
     reason: FinishReason
@@ -74,6 +75,7 @@ class Ending:
     reasoning_tokens: int = 0
     tail: tuple[int, ...] = ()
     shown_tokens: int | None = None
+    stop_string: str | None = None
 
 
 @attrs.frozen

@@ -7,10 +7,12 @@ import attrs
 
 @attrs.frozen
 class Shown:
-    """Text that may be shown now; `cut` is where in the answer a completed stop string begins."""
+    """Text that may be shown now; `cut` is where in the answer a completed stop string begins, and
+    `string` is that one."""
 
     text: str
     cut: int | None = None
+    string: str | None = None
 
 
 class StopStrings:
@@ -37,9 +39,9 @@ class StopStrings:
         for i in range(held, len(text)):
             longest = self._advance(text[i])
             if longest:
-                begin = i + 1 - longest
+                begin = i + 1 - len(longest)
                 self._held, self._held_at = "", []
-                return Shown(text[:begin], places[begin])
+                return Shown(text[:begin], places[begin], longest)
         safe = len(text) - max(self._matched)
         self._held, self._held_at = text[safe:], places[safe:]
         return Shown(text[:safe])
@@ -50,13 +52,13 @@ class StopStrings:
         self._matched = [0] * len(self._patterns)
         return held
 
-    def _advance(self, letter: str) -> int:
-        """Move every pattern on; the length of the longest that is complete now, or 0."""
-        complete = 0
+    def _advance(self, letter: str) -> str:
+        """Move every pattern on; the longest that is complete now, or none."""
+        complete = ""
         for i, pattern in enumerate(self._patterns):
             self._matched[i] = pattern.after(self._matched[i], letter)
             if self._matched[i] == len(pattern.string):
-                complete = max(complete, len(pattern.string))
+                complete = max(complete, pattern.string, key=len)
         return complete
 
 

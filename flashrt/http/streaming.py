@@ -10,7 +10,6 @@ from flashrt.chat.deltas import Delta
 from flashrt.errors import EngineFailed
 from flashrt.items import Failed, Finished, Output, ResultSink, SinkItem, WorkItem
 from flashrt.protocols.answer import BodyWriter, StreamWriter
-from flashrt.protocols.error import error_event
 from flashrt.protocols.logprobs import TokenLogprobs
 
 log = logging.getLogger("flashrt.http")
@@ -43,7 +42,7 @@ async def stream(
     except Exception as error:
         # The headers are out, so no handler of quart's can answer any more.
         log.exception("a stream failed: %s", item.record.request_id)
-        yield error_event(error)
+        yield writer.failure(error)
 
 
 def progress(item: WorkItem) -> dict[str, object]:
@@ -65,8 +64,8 @@ async def collect(item: WorkItem, writer: BodyWriter) -> bytes:
         match await _receive(item.sink):
             case Output(deltas, token_ids, logprobs):
                 writer.add(deltas, token_ids, logprobs)
-            case Finished(reason):
-                return writer.ending(reason, item.record)
+            case Finished(reason, stop_string):
+                return writer.ending(reason, item.record, stop_string)
             case Failed(error):
                 raise error
 
@@ -113,7 +112,7 @@ def _written(writer: StreamWriter, outputs: list[Output]) -> bytes:
 
 def _ending(item: WorkItem, writer: StreamWriter, terminal: Finished | Failed) -> bytes:
     match terminal:
-        case Finished(reason):
-            return writer.ending(reason, item.record)
+        case Finished(reason, stop_string):
+            return writer.ending(reason, item.record, stop_string)
         case Failed(error):
-            return error_event(error)
+            return writer.failure(error)

@@ -46,7 +46,7 @@ class Limits:
         `waiting`: requests in the queue, and of these those of who asks now.
         """
         if prompt_tokens > self.max_prompt_tokens:
-            raise PromptTooLong(self._too_long(prompt_tokens))
+            raise self._too_long(prompt_tokens)
         if waiting >= self.max_queue_depth:
             raise QueueFull(
                 f"{waiting} requests are waiting, which is the limit (--max-queue-depth); "
@@ -60,15 +60,17 @@ class Limits:
                 retry_after_s=retry_after_s,
             )
 
-    def _too_long(self, prompt_tokens: int) -> str:
+    def _too_long(self, prompt_tokens: int) -> PromptTooLong:
         """In the words by which clients know that they must compact."""
         whole = self.max_prompt_tokens >= self.max_seq - 1
         most = self.max_seq if whole else self.max_prompt_tokens
         flag = "--max-seq" if whole else "--max-prompt-tokens"
-        return (
+        return PromptTooLong(
             f"This model's maximum context length is {most} tokens. However, your messages "
             f"resulted in {prompt_tokens} tokens. Shorten them, or start the server with a larger "
-            f"{flag}."
+            f"{flag}.",
+            prompt_tokens=prompt_tokens,
+            max_tokens=self.max_prompt_tokens,
         )
 
     def output_tokens(self, prompt_tokens: int, wish: int | None) -> int:

@@ -40,6 +40,7 @@ class Head:
 
     `prompt_text`: the prompt, where the client wants it repeated in front of the answer.
     `token_texts`: how ids are written; needed where logprobs are shown.
+    `record`: of the request, as it fills: what is cached is known once the engine has begun.
     """
 
     request_id: str
@@ -47,10 +48,14 @@ class Head:
     model: str
     prompt_text: str = ""
     token_texts: TokenTexts | None = None
+    record: "Record | None" = None
 
 
 class StreamWriter(Protocol):
-    """Writes one streamed answer: opening, then pieces and pulses, then one ending."""
+    """Writes one streamed answer: opening, then pieces and pulses, then one ending or failure.
+
+    `stop_string`: the one that ended the answer, where one did.
+    """
 
     def opening(self) -> bytes: ...
     def pulse(self, progress: Block) -> bytes: ...
@@ -60,7 +65,10 @@ class StreamWriter(Protocol):
         token_ids: Sequence[int],
         logprobs: Sequence[TokenLogprobs] = (),
     ) -> bytes: ...
-    def ending(self, reason: FinishReason, record: Record) -> bytes: ...
+    def ending(
+        self, reason: FinishReason, record: Record, stop_string: str | None = None
+    ) -> bytes: ...
+    def failure(self, error: Exception) -> bytes: ...
 
 
 class BodyWriter(Protocol):
@@ -72,7 +80,9 @@ class BodyWriter(Protocol):
         token_ids: Sequence[int],
         logprobs: Sequence[TokenLogprobs] = (),
     ) -> None: ...
-    def ending(self, reason: FinishReason, record: Record) -> bytes: ...
+    def ending(
+        self, reason: FinishReason, record: Record, stop_string: str | None = None
+    ) -> bytes: ...
 
 
 class PromptDetails(msgspec.Struct):

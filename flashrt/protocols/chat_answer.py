@@ -16,6 +16,7 @@ from flashrt.chat.deltas import (
     ToolCallStart,
 )
 from flashrt.protocols.answer import Block, Head, Record, Usage, flashrt_block, joined
+from flashrt.protocols.error import error_event
 from flashrt.protocols.fields import Call
 from flashrt.protocols.logprobs import ChatLogprobs, TokenLogprobs, chat_logprobs
 from flashrt.protocols.sse import DONE, event
@@ -125,7 +126,7 @@ class ChatStream:
             choices[0].logprobs = logprobs_of(self._head, token_ids, logprobs)
         return b"".join(event(self._chunk([choice])) for choice in choices)
 
-    def ending(self, reason: FinishReason, record: Record) -> bytes:
+    def ending(self, reason: FinishReason, record: Record, stop_string: str | None = None) -> bytes:
         """The finish chunk, the usage chunk if asked for, and the terminator."""
         last = finish = self._chunk([ChunkChoice(MessagePiece(), finish_reason=reason.value)])
         if self._call.include_usage:
@@ -134,6 +135,10 @@ class ChatStream:
         last.flashrt = flashrt_block(self._call, record, self._token_ids)
         extra = b"" if last is finish else event(last)
         return event(finish) + extra + DONE
+
+    def failure(self, error: Exception) -> bytes:
+        """The one event of an answer that failed; no terminator follows."""
+        return error_event(error)
 
     def _chunk(self, choices: list[ChunkChoice]) -> Chunk:
         head = self._head
@@ -198,7 +203,7 @@ class ChatBody:
                 case ToolCallEnd(index):
                     self._whole.add(index)
 
-    def ending(self, reason: FinishReason, record: Record) -> bytes:
+    def ending(self, reason: FinishReason, record: Record, stop_string: str | None = None) -> bytes:
         """The body."""
         head = self._head
         whole = Completion(

@@ -9,6 +9,7 @@ from flashrt.chat.deltas import Delta, FinishReason, TextDelta
 from flashrt.chat.request import AgentRequest
 from flashrt.errors import BadRequest
 from flashrt.protocols.answer import Block, Head, Record, Usage, flashrt_block, joined
+from flashrt.protocols.error import error_event
 from flashrt.protocols.fields import (
     Call,
     CommonFields,
@@ -155,7 +156,7 @@ class CompletionStream:
             choices[0].logprobs = self._told(token_ids, logprobs)
         return b"".join(event(self._chunk([choice])) for choice in choices)
 
-    def ending(self, reason: FinishReason, record: Record) -> bytes:
+    def ending(self, reason: FinishReason, record: Record, stop_string: str | None = None) -> bytes:
         """The finish piece, the usage piece if asked for, and the terminator."""
         last = finish = self._chunk([TextChoice(finish_reason=reason.value)])
         if self._call.include_usage:
@@ -164,6 +165,10 @@ class CompletionStream:
         last.flashrt = flashrt_block(self._call, record, self._token_ids)
         extra = b"" if last is finish else event(last)
         return event(finish) + extra + DONE
+
+    def failure(self, error: Exception) -> bytes:
+        """The one event of an answer that failed; no terminator follows."""
+        return error_event(error)
 
     def _told(self, ids: Sequence[int], logprobs: Sequence[TokenLogprobs]) -> TextLogprobs:
         self._writer = self._writer or _writer(self._head)
@@ -195,7 +200,7 @@ class CompletionBody:
         self._token_ids.extend(token_ids)
         self._logprobs.extend(logprobs)
 
-    def ending(self, reason: FinishReason, record: Record) -> bytes:
+    def ending(self, reason: FinishReason, record: Record, stop_string: str | None = None) -> bytes:
         """The body."""
         choice = TextChoice(text="".join(self._text), finish_reason=reason.value)
         if self._logprobs:

@@ -1,9 +1,44 @@
-"""OpenAI's error object."""
+"""What an error says, and OpenAI's object for it."""
 
+import attrs
 import msgspec
 
-from flashrt.errors import EngineFailed, Refused
+from flashrt.errors import EngineFailed, PromptTooLong, Refused
 from flashrt.protocols.sse import event
+
+
+@attrs.frozen
+class Fault:
+    """What an error says, before a protocol spells it. `kind` and `code` are OpenAI's words.
+
+    `prompt_tokens` and `max_tokens`: of a prompt that is too long, and the most that there may be.
+    """
+
+    status: int
+    message: str
+    kind: str
+    code: str | None = None
+    param: str | None = None
+    prompt_tokens: int | None = None
+    max_tokens: int | None = None
+
+
+def fault_of(error: Exception) -> Fault:
+    """Of any exception. What was not raised on purpose keeps its words to itself."""
+    match error:
+        case PromptTooLong(prompt_tokens=tokens, max_tokens=limit):
+            return attrs.evolve(_refusal(error), prompt_tokens=tokens, max_tokens=limit)
+        case Refused():
+            return _refusal(error)
+        case EngineFailed():
+            message = str(error) or "The engine failed while it worked on this request."
+            return Fault(500, message, "server_error", "engine_failed")
+    message = "The server failed while it worked on this request; its log has the details."
+    return Fault(500, message, "server_error", "internal_error")
+
+
+def _refusal(error: Refused) -> Fault:
+    return Fault(error.status, error.message, error.kind, error.code, error.param)
 
 
 class ErrorFields(msgspec.Struct):
@@ -21,28 +56,15 @@ class ErrorObject(msgspec.Struct):
     error: ErrorFields
 
 
-def error_object(error: Exception) -> ErrorObject:
-    """The object for any exception. What was not raised on purpose keeps its words to itself."""
-    match error:
-        case Refused():
-            return ErrorObject(ErrorFields(error.message, error.kind, error.param, error.code))
-        case EngineFailed():
-            message = str(error) or "The engine failed while it worked on this request."
-            return ErrorObject(ErrorFields(message, "server_error", code="engine_failed"))
-    message = "The server failed while it worked on this request; its log has the details."
-    return ErrorObject(ErrorFields(message, "server_error", code="internal_error"))
-
-
-def error_status(error: Exception) -> int:
-    """The HTTP status for any exception."""
-    return error.status if isinstance(error, Refused) else 500
-
-
-def error_body(error: Exception) -> bytes:
+def error_body(fault: Fault) -> bytes:
     """The body of an error answer."""
-    return msgspec.json.encode(error_object(error))
+    return msgspec.json.encode(_object(fault))
 
 
 def error_event(error: Exception) -> bytes:
     """The last event of a stream that failed."""
-    return event(error_object(error))
+    return event(_object(fault_of(error)))
+
+
+def _object(fault: Fault) -> ErrorObject:
+    return ErrorObject(ErrorFields(fault.message, fault.kind, fault.param, fault.code))

@@ -204,6 +204,17 @@ def test_a_stop_id_is_sampled_and_kept():
     )
 
 
+@pytest.mark.parametrize(
+    ("said", "ended_by"),
+    [("a xyz b", "xyz"), ("a zy b", "zy"), ("a b", None), ("a <|endoftext|>", "<|endoftext|>")],
+)
+def test_an_ending_names_the_stop_string_that_made_it(said: str, ended_by: str | None):
+    """The longest of those that are complete with the same character; none where none was."""
+    strings = ["yz", "xyz", "zy", "<|endoftext|>"]
+
+    assert answered(ids(said), stop_strings=strings)[1].stop_string == ended_by
+
+
 def test_a_stop_string_wins_over_the_length_that_falls_on_it():
     """The last token that is allowed completes it: that is a stop."""
     sampled = ids("x STOP")

@@ -36,17 +36,18 @@ FAULTS = (
     Fault(
         "an MTP slot with its own token",
         "flashrt/engine/mtp.py",
-        "for i in range(self.filled + 1, self.filled + 1 + count)]",
-        "for i in range(self.filled, self.filled + count)]",
+        "for i in range(self.filled + 1, end)]",
+        "for i in range(self.filled, end - 1)]",
         MTP,
         "the layer would be fed pairs that it was not trained on",
     ),
     Fault(
         "stale drafted MTP rows that are kept",
         "flashrt/engine/mtp.py",
-        "        return tuple(ids[1:])",
-        "        self.filled = max(self.filled, position - 2 + len(ids))\n"
-        "        return tuple(ids[1:])",
+        "        ids, slot = self._waiting(position), self.filled\n"
+        "        self.filled += len(ids)\n",
+        "        ids, slot = self._waiting(position), self.filled\n"
+        "        self.filled += len(ids) + count\n",
         (*MTP, *DRAFTS),
         "the cache would depend on what was drafted, and a capsule with it (G4b)",
     ),

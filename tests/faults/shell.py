@@ -92,7 +92,7 @@ FAULTS = (
     Fault(
         "a failure that ends like an answer",
         "flashrt/http/streaming.py",
-        "        case Failed(error):\n            return error_event(error)",
+        "        case Failed(error):\n            return writer.failure(error)",
         "        case Failed(error):\n            return b'data: [DONE]\\n\\n'",
         HTTP,
         "an agent would act on half an answer (G6)",
@@ -149,8 +149,8 @@ FAULTS = (
     Fault(
         "a refusal that does not say what to do",
         "flashrt/protocols/error.py",
-        "return error.status if isinstance(error, Refused) else 500",
-        "return 400 if isinstance(error, Refused) else 500",
+        "return Fault(error.status, error.message,",
+        "return Fault(400, error.message,",
         ("tests/protocols/test_error.py", "tests/http/test_app.py"),
         "a full queue would look like a bad request, and clients would not come back",
     ),

@@ -63,7 +63,7 @@ async def test_a_strict_server_knows_only_its_own_name():
     ("error", "status"),
     [
         (BadRequest("x", param="messages[0]"), 400),
-        (PromptTooLong("x"), 413),
+        (PromptTooLong("x", prompt_tokens=9, max_tokens=7), 413),
         (QueueFull("x", retry_after_s=2), 429),
         (Unavailable("x", retry_after_s=5), 503),
         (ValueError("secret"), 500),
@@ -165,7 +165,9 @@ async def test_a_body_that_is_not_declared_as_plain_json_is_415(headers):
 async def test_a_prompt_that_is_too_long_has_the_status_that_was_asked_for(status):
     """The words and the code, by which clients know it, are the same."""
     async with serving(overflow_status=status) as server:
-        server.service.refuse_with = PromptTooLong("This model's maximum context length is 9")
+        server.service.refuse_with = PromptTooLong(
+            "This model's maximum context length is 9", prompt_tokens=9, max_tokens=7
+        )
         answer = await server.client.post(CHAT, json=HELLO)
     assert answer.status_code == status
     assert answer.json()["error"]["code"] == "context_length_exceeded"

@@ -65,7 +65,7 @@ def test_the_page_about_http_has_every_field_of_the_report():
 @pytest.mark.parametrize(
     ("error", "kind"),
     [
-        (PromptTooLong("a secret"), "prompt_too_long"),
+        (PromptTooLong("a secret", prompt_tokens=9, max_tokens=7), "prompt_too_long"),
         (QueueFull("a secret"), "queue_full"),
         (EngineFailed("a secret"), "engine_failed"),
     ],

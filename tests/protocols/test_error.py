@@ -2,16 +2,16 @@
 
 import json
 
-from flashrt.errors import BadRequest, EngineFailed, QueueFull
-from flashrt.protocols.error import error_body, error_event, error_status
+from flashrt.errors import BadRequest, EngineFailed, PromptTooLong, QueueFull
+from flashrt.protocols.error import error_body, error_event, fault_of
 
 
 def test_a_refusal_tells_everything():
     """Message, type, param and code, and the status of its class."""
     error = BadRequest("`n` is 2.", param="n")
 
-    assert error_status(error) == 400
-    assert json.loads(error_body(error)) == {
+    assert fault_of(error).status == 400
+    assert json.loads(error_body(fault_of(error))) == {
         "error": {
             "message": "`n` is 2.",
             "type": "invalid_request_error",
@@ -25,15 +25,15 @@ def test_a_full_queue_is_a_rate_limit():
     """429 with the type that clients wait on."""
     error = QueueFull("full")
 
-    assert error_status(error) == 429
-    assert json.loads(error_body(error))["error"]["type"] == "rate_limit_error"
+    assert fault_of(error).status == 429
+    assert json.loads(error_body(fault_of(error)))["error"]["type"] == "rate_limit_error"
 
 
 def test_a_failure_of_the_engine_is_the_servers():
     """500, with the words that were chosen for it."""
-    body = json.loads(error_body(EngineFailed("The step failed.")))
+    body = json.loads(error_body(fault_of(EngineFailed("The step failed."))))
 
-    assert error_status(EngineFailed("x")) == 500
+    assert fault_of(EngineFailed("x")).status == 500
     assert body["error"]["type"] == "server_error"
     assert body["error"]["message"] == "The step failed."
 
@@ -42,8 +42,16 @@ def test_an_unforeseen_error_keeps_its_words_to_itself():
     """What was not written for a client may hold paths, prompts or keys."""
     error = ValueError("/home/someone/secret")
 
-    assert error_status(error) == 500
-    assert b"secret" not in error_body(error)
+    assert fault_of(error).status == 500
+    assert b"secret" not in error_body(fault_of(error))
+
+
+def test_a_prompt_that_is_too_long_says_how_long_apart_from_its_words():
+    """A protocol may have words of its own for it, with the same numbers."""
+    fault = fault_of(PromptTooLong("too long", prompt_tokens=9, max_tokens=7))
+
+    assert (fault.prompt_tokens, fault.max_tokens) == (9, 7)
+    assert fault.code == "context_length_exceeded"
 
 
 def test_an_error_event_is_one_event_and_no_terminator():
