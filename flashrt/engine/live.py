@@ -21,6 +21,7 @@ from flashrt.engine.config import ModelConfig
 from flashrt.engine.kernels import model_for
 from flashrt.engine.linear import ROWS_MAX
 from flashrt.engine.model import Model
+from flashrt.engine.moving import as_wide
 from flashrt.engine.mtp import Choose, MtpState
 from flashrt.engine.passes import ring_index
 from flashrt.engine.protocol import Capsule
@@ -184,10 +185,10 @@ class LiveState:
     def saved_rows(self, start: int, stop: int) -> dict[str, Tensor]:
         """Copies of the rows [start, stop), and of the MTP slots that their ids completed."""
         b = self.buffers
-        rows = {"kv": b.kv[:, :, :, start:stop].clone()}  # [Lf, 2, Hkv, stop - start, d]
+        rows = {"kv": _copied(b.kv[:, :, :, start:stop])}  # [Lf, 2, Hkv, stop - start, d]
         if self.mtp and b.mtp_kv is not None:
             self.mtp.settle(self.position)
-            rows["mtp_kv"] = b.mtp_kv[:, :, _slots(start, stop)].clone()  # [2, Hkv, slots, d]
+            rows["mtp_kv"] = _copied(b.mtp_kv[:, :, _slots(start, stop)])  # [2, Hkv, slots, d]
         return rows
 
     def new_bytes(self, position: int) -> int:
@@ -268,4 +269,9 @@ def _put(target: Tensor, saved: Tensor, name: str) -> None:
             f"{name!r} is {saved.dtype} {tuple(saved.shape)}; this state has "
             f"{target.dtype} {tuple(target.shape)}"
         )
-    target.copy_(saved)
+    as_wide(target).copy_(as_wide(saved))
+
+
+def _copied(part: Tensor) -> Tensor:
+    """A contiguous copy."""
+    return as_wide(part).clone(memory_format=torch.contiguous_format).view(part.dtype)

@@ -106,7 +106,12 @@ class MtpLayer:
 
 
 class MtpRows(Protocol):
-    """What is done row by row, with bits that depend on nothing but a slot's own pair."""
+    """What the layer does for an engine. Row by row, the bits of a slot depend on nothing but its
+    own pair; in a block they may depend on where it begins and ends."""
+
+    def block(self, ids: Sequence[int], hidden: Tensor, slot: int) -> None:
+        """Fill the slots from `slot` on together, from ids and hidden rows [T, h]."""
+        ...
 
     def fill(self, ids: Sequence[int], slot: int) -> None:
         """Fill the slots from `slot` on, at most GROUP; hidden rows are in the ring."""
@@ -125,6 +130,10 @@ class TorchMtpRows:
     """By the layer's own forward pass."""
 
     layer: MtpLayer
+
+    def block(self, ids: Sequence[int], hidden: Tensor, slot: int) -> None:
+        """In one pass."""
+        self.layer.fill(self.layer.tensor(ids), hidden, BlockPass(slot, len(ids)))
 
     def fill(self, ids: Sequence[int], slot: int) -> None:
         """In one group."""
@@ -190,15 +199,15 @@ class MtpState:
 
     def before(self, position: int) -> Tensor:
         """[0 or 1, h]: a copy of the hidden row that waits for the first id of a block."""
-        return self.layer.hidden(position - 1, 1) if position else self.layer.hidden(0, 0)
+        slot = (position - 1) % RING
+        return self.layer.model.buffers.hidden[slot : slot + min(position, 1)].clone()
 
     def block(self, ids: Sequence[int], position: int, before: Tensor, hidden: Tensor) -> None:
         """Fill the slots that a block's ids complete, with its hidden rows [T, h]."""
         pairs = torch.cat((before, hidden[:-1]))
         start = position - len(before)
         if len(pairs):
-            new = self.layer.tensor(ids[len(ids) - len(pairs) :])
-            self.layer.fill(new, pairs, BlockPass(start, len(pairs)))
+            self.rows.block(ids[len(ids) - len(pairs) :], pairs, start)
         self.filled = start + len(pairs)
 
     def draft(self, pending: int, position: int, count: int, choose: Choose) -> tuple[int, ...]:

@@ -41,8 +41,8 @@ FAULTS = (
     Fault(
         "a capsule that shares its memory with the live state",
         "flashrt/engine/live.py",
-        '"kv": b.kv[:, :, :, start:stop].clone()',
-        '"kv": b.kv[:, :, :, start:stop]',
+        "as_wide(part).clone(memory_format=torch.contiguous_format).view(part.dtype)",
+        "as_wide(part).view(part.dtype)",
         REAL,
         "the next request would change what was saved",
     ),

@@ -61,6 +61,13 @@ def knows(config: ModelConfig) -> bool:
     return config.moe is None and fit and wide
 
 
+def head_copy_bytes(config: ModelConfig, device: torch.device) -> int:
+    """What the head of drafts takes on `device`; see `drafthead`."""
+    if not usable(device) or not knows(config) or not config.mtp_layers:
+        return 0
+    return config.vocab_size * (config.hidden_size + torch.float32.itemsize)
+
+
 def graphs_captured() -> int:
     """How many graphs this process has captured so far."""
     graphs = sys.modules.get("flashrt.engine.kernels.graphs")

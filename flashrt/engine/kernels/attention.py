@@ -15,6 +15,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine.kernels.chain import FOLLOWING, follow
+
 FINE, FINE_END = 64, 1024
 MIDDLE, MIDDLE_END = 256, 8192
 COARSE = 512
@@ -72,6 +74,7 @@ def _prepare(
     H: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr, ROTARY: tl.constexpr,
 ):  # fmt: skip
     """One head of one row: q and k normed and rotated, k and v into the static buffers."""
+    follow()
     m, h = tl.program_id(0), tl.program_id(1)
     d = tl.arange(0, D)
     at = tl.load(AT) + m
@@ -111,6 +114,7 @@ def _one_split(
     KEYS: tl.constexpr, PACK: tl.constexpr, STAGES: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """PACK (row, head) pairs of one key head against one split."""
+    follow()
     GROUP: tl.constexpr = H // HKV
     packed = tl.program_id(0) * PACK + tl.arange(0, PACK)
     split, hk = tl.program_id(1), tl.program_id(2)
@@ -155,6 +159,7 @@ def _combine(
     BLOCK: tl.constexpr, GATHER: tl.constexpr, GATED: tl.constexpr,
 ):  # fmt: skip
     """The splits that a row has keys in, GATHER at a time from 0; then the gate."""
+    follow()
     m, h = tl.program_id(0), tl.program_id(1)
     d = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     s = tl.arange(0, BLOCK)
@@ -199,7 +204,7 @@ def prepare(
     q = rows.new_empty(len(rows), heads, d)
     _prepare[(len(rows), heads + 2 * kv_heads)](
         rows, rows.stride(0), *scales, *tables, at, q, kv, length, eps,
-        H=heads, HKV=kv_heads, D=d, ROTARY=2 * tables[0].shape[-1], num_warps=1,
+        H=heads, HKV=kv_heads, D=d, ROTARY=2 * tables[0].shape[-1], num_warps=1, **FOLLOWING,
     )  # fmt: skip
     return q
 
@@ -221,7 +226,7 @@ def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | Non
     _one_split[(packs, splits, kv_heads)](
         q, kv, at, partial, top, total, count, length, splits,
         H=heads, HKV=kv_heads, D=d, KEYS=16 if exact else KEYS, PACK=PACK,
-        STAGES=1 if exact else STAGES, EXACT=exact, num_warps=4,
+        STAGES=1 if exact else STAGES, EXACT=exact, num_warps=4, **FOLLOWING,
     )  # fmt: skip
     y = torch.empty_like(q) if rows is not None else floats.new_empty(q.shape)
     columns = min(d, 64)
@@ -229,6 +234,6 @@ def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | Non
         partial, top, total, at, q if rows is None else rows,
         0 if rows is None else rows.stride(0), y, splits,
         H=heads, D=d, COLUMNS=columns, BLOCK=triton.next_power_of_2(splits),
-        GATHER=GATHER, GATED=rows is not None, num_warps=4,
+        GATHER=GATHER, GATED=rows is not None, num_warps=4, **FOLLOWING,
     )  # fmt: skip
     return y

@@ -5,7 +5,7 @@ them live is read on the device, so one captured graph serves a size at every po
 bound of keys; larger blocks run without one. A row's bits may depend on the block it is in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 from torch import Tensor
@@ -15,6 +15,7 @@ from flashrt.engine.buffers import CHUNK
 from flashrt.engine.kernels.attention import prepare
 from flashrt.engine.kernels.blockattention import attend_block
 from flashrt.engine.kernels.chunks import Taps, delta_block
+from flashrt.engine.kernels.graphs import border
 from flashrt.engine.kernels.norm import add_norm, gated_norm, silu_mul
 from flashrt.engine.kernels.tail import store_tail
 from flashrt.engine.kernels.words import Words
@@ -54,10 +55,18 @@ class BlockStep:
 
         Of more rows than were placed, the last ones are dead: they leave nothing.
         """
+        *_, hidden = self.pieces(count, keys)
+        assert hidden is not None
+        return hidden
+
+    def pieces(self, count: int, keys: int) -> Iterator[Tensor | None]:
+        """The same, for a graph; see `graphs.Body`."""
         c = self.model.config
         x = self.model.weights.embed[self.ids[:count]]
         part: Tensor | None = None
-        for layer in self.model.layers:
+        for number, layer in enumerate(self.model.layers):
+            if number == border(len(self.model.layers)):
+                yield None
             y = add_norm(x, part, layer.input_scale, layer.eps)
             if isinstance(layer.mixer, LinearMixer):
                 part = self._linear(layer.mixer, y)[None]
@@ -69,7 +78,7 @@ class BlockStep:
             part = functional.linear(gated, layer.mlp.down)[None]
         hidden = add_norm(x, part, self.model.final_scale, c.rms_eps)
         store_tail(self.model.buffers.hidden, self.at, hidden)
-        return hidden
+        yield hidden
 
     def _linear(self, mixer: LinearMixer, y: Tensor) -> Tensor:
         c, w = self.model.config, mixer.weights

@@ -11,6 +11,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine.kernels.chain import FOLLOWING, follow
+
 PACK = 128
 """(row, head) pairs of one program."""
 
@@ -60,6 +62,7 @@ def _attend(
     PACK: tl.constexpr, KEYS: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """One tile of (row, head) pairs of one key head against one split."""
+    follow()
     GROUP: tl.constexpr = H // HKV
     pos, count = tl.load(AT), tl.load(AT + 2)
     split, hk = tl.program_id(1), tl.program_id(2)
@@ -100,6 +103,7 @@ def _combine(
     H: tl.constexpr, D: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
     """Add the splits that a row has keys in, from 0 on; then the gate."""
+    follow()
     m, h = tl.program_id(0), tl.program_id(1)
     if m < tl.load(AT + 2):
         d = tl.arange(0, D)
@@ -142,10 +146,11 @@ def attend_block(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor) -> 
     _attend[(tiles, splits, kv_heads)](
         q, kv, at, partial, top, total, length, splits,
         H=heads, HKV=kv_heads, D=d, SPLIT=split, PACK=PACK, KEYS=KEYS, STAGES=2, num_warps=8,
+        **FOLLOWING,
     )  # fmt: skip
     y = torch.empty_like(q)
     _combine[(count, heads)](
         partial, top, total, at, rows, rows.stride(0), y, splits,
-        H=heads, D=d, SPLIT=split, num_warps=2,
+        H=heads, D=d, SPLIT=split, num_warps=2, **FOLLOWING,
     )  # fmt: skip
     return y

@@ -23,6 +23,7 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, LinearState
+from flashrt.engine.kernels.chain import FOLLOWING, follow
 from flashrt.engine.kernels.tail import store_tail
 from flashrt.engine.kernels.triangle import invert
 
@@ -44,6 +45,7 @@ def _convolve(
     KERNEL: tl.constexpr, WIDTH: tl.constexpr, TILE: tl.constexpr, CHANNELS: tl.constexpr,
 ):  # fmt: skip
     """silu of the depthwise convolution, oldest tap first; dead rows are 0."""
+    follow()
     pos, count = tl.load(AT), tl.load(AT + 2)
     row = (tl.program_id(0) * TILE + tl.arange(0, TILE))[:, None]
     channel = (tl.program_id(1) * CHANNELS + tl.arange(0, CHANNELS))[None, :]
@@ -106,6 +108,7 @@ def _relate(
     HK: tl.constexpr, HV: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr,
 ):  # fmt: skip
     """How the rows of one chunk of one value head depend on each other: A, P, and their scales."""
+    follow()
     WIDTH: tl.constexpr = 2 * HK * DK + HV * DV
     h = tl.program_id(1)
     hk = h // (HV // HK)
@@ -157,6 +160,7 @@ def _apply(
 
     One program makes TILE columns of one of the two.
     """
+    follow()
     WIDTH: tl.constexpr = 2 * HK * DK + HV * DV
     h = tl.program_id(1)
     hk = h // (HV // HK)
@@ -222,6 +226,7 @@ def _scan(
     anchors and the window rows of the last two chunks. A chunk is read while the one before it is
     computed.
     """
+    follow()
     h = tl.program_id(0)
     hk = h // (HV // HK)
     pos, count = tl.load(AT), tl.load(AT + 2)
@@ -272,6 +277,7 @@ def _answer(
     HK: tl.constexpr, HV: tl.constexpr, DK: tl.constexpr, DV: tl.constexpr, BV: tl.constexpr,
 ):  # fmt: skip
     """Some output columns of one chunk of one value head: what its queries take of S and of u."""
+    follow()
     h = tl.program_id(1)
     hk = h // (HV // HK)
     pos, count = tl.load(AT), tl.load(AT + 2)
@@ -319,7 +325,7 @@ def delta_block(state: LinearState, at: Tensor, rows: Tensor, taps: Taps) -> Ten
     conv = rows.new_empty(count, width)
     _convolve[(triton.cdiv(count, 16), triton.cdiv(width, 256))](
         rows, rows.stride(0), state.raw, taps.conv, at, conv, count,
-        KERNEL=kernel, WIDTH=width, TILE=16, CHANNELS=256, num_warps=4,
+        KERNEL=kernel, WIDTH=width, TILE=16, CHANNELS=256, num_warps=4, **FOLLOWING,
     )  # fmt: skip
     floats = torch.empty(0, dtype=torch.float32, device=rows.device)
     T = floats.new_empty(chunks, hv, CHUNK, CHUNK)
@@ -329,24 +335,25 @@ def delta_block(state: LinearState, at: Tensor, rows: Tensor, taps: Taps) -> Ten
     scales = floats.new_empty(chunks, hv, 4, CHUNK)
     _relate[(chunks, hv)](
         rows, rows.stride(0), conv, state.keys, state.decays, taps.dt_bias, taps.rate, at, T, P,
-        scales, **shape, num_warps=4,
+        scales, **shape, num_warps=4, **FOLLOWING,
     )  # fmt: skip
     invert(T)
     tile = min(TILE, dk, dv)
     _apply[(chunks, hv, (dk + dv) // tile)](
-        conv, state.keys, state.values, at, T, scales, U, W, **shape, TILE=tile, num_warps=4
-    )
+        conv, state.keys, state.values, at, T, scales, U, W, **shape, TILE=tile, num_warps=4,
+        **FOLLOWING,
+    )  # fmt: skip
     states = rows.new_empty(chunks, hv, dk, dv)
     taken = rows.new_empty(chunks, hv, CHUNK, dv)
     columns = min(COLUMNS, dv)
     _scan[(hv, dv // columns)](
         conv, state.keys, state.values, state.decays, state.anchors, at, U, W, scales, states,
-        taken, **shape, BV=columns, num_warps=8,
+        taken, **shape, BV=columns, num_warps=8, **FOLLOWING,
     )  # fmt: skip
     o = floats.new_empty(count, hv, dv)
     _answer[(chunks, hv, dv // columns)](
-        conv, at, P, scales, states, taken, o, **shape, BV=columns, num_warps=4
-    )
+        conv, at, P, scales, states, taken, o, **shape, BV=columns, num_warps=4, **FOLLOWING,
+    )  # fmt: skip
     key_rows = conv[:, state.keys[0, 0].numel() : 2 * state.keys[0, 0].numel()]
     store_tail(state.keys.flatten(0, 1).flatten(1), at, key_rows, last_chunks=True)
     store_tail(state.raw, at, rows)

@@ -21,6 +21,7 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK, RING, RING_CHUNKS, Buffers, LinearState
+from flashrt.engine.kernels.chain import FOLLOWING, follow
 
 STEP, LONG_STEP = 8, 16
 """Rows that are computed together, in calls of up to STEP rows and in longer ones."""
@@ -213,14 +214,14 @@ def _delta_rows(
     KERNEL: tl.constexpr, STEP: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
     """All new rows of one value head's columns. AT: position, newest stored anchor, rows."""
+    follow()
     WIDTH: tl.constexpr = 2 * HK * DK + HV * DV
     h = tl.program_id(0)
     hk = h // (HV // HK)
     d = tl.arange(0, DK)
     c = tl.program_id(1) * BV + tl.arange(0, BV)
     jj = tl.arange(0, 2 * STEP)
-    j = jj % STEP
-    is_key = jj < STEP
+    j, is_key = jj % STEP, jj < STEP
     channel = tl.where(is_key, HK + hk, hk)[:, None] * DK + d[None, :]
     v_channel = (2 * HK * DK + h * DV + c)[None, :] + tl.zeros([2 * STEP, 1], tl.int32)
 
@@ -324,7 +325,7 @@ def delta_rows(
     _delta_rows[(shape["HV"], shape["DV"] // shape["BV"])](
         rows, rows.stride(0), state.raw, state.keys, state.values, state.decays, state.anchors,
         torch.empty_like(state.anchors[0]), taps, dt_bias, rate, at, o,
-        KERNEL=len(taps), STEP=STEP if len(rows) <= STEP else LONG_STEP, **shape,
+        KERNEL=len(taps), STEP=STEP if len(rows) <= STEP else LONG_STEP, **shape, **FOLLOWING,
     )  # fmt: skip
     return o
 

@@ -10,6 +10,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
+
 LARGEST = 448.0
 """Of what e4m3 can hold."""
 
@@ -24,6 +26,7 @@ def _draft_head(
     X, W, SCALE, Y, N, K, TILE: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
 ):  # fmt: skip
     """Y[n] = SCALE[n] * sum of W[n, k] X[k], for one row of X."""
+    wait()
     n = tl.program_id(0) * TILE + tl.arange(0, TILE)
     k = tl.arange(0, DEPTH)
     weights = W + tl.minimum(n, N - 1)[:, None].to(tl.int64) * K + k[None, :]
@@ -32,6 +35,7 @@ def _draft_head(
         inside = k + at < K
         w = tl.load(weights + at, mask=inside[None, :], other=0.0).to(tl.float32)
         total += w * tl.load(X + k + at, mask=inside, other=0.0).to(tl.float32)[None, :]
+    let_follow()
     tl.store(Y + n, tl.sum(total, 1) * tl.load(SCALE + n, mask=n < N), mask=n < N)
 
 
@@ -61,6 +65,6 @@ class DraftHead:
         y = torch.empty(1, n, dtype=torch.float32, device=hidden.device)
         _draft_head[(triton.cdiv(n, TILE),)](
             hidden, self.weight, self.scale, y, n, k,
-            TILE=TILE, DEPTH=DEPTH, STAGES=STAGES, num_warps=4,
+            TILE=TILE, DEPTH=DEPTH, STAGES=STAGES, num_warps=4, **FOLLOWING,
         )  # fmt: skip
         return y

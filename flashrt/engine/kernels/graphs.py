@@ -24,30 +24,57 @@ def capturing() -> Iterator[Any]:
         gc.enable()
 
 
+Body = Callable[[], Iterator[Tensor | None]]
+"""What is captured: it yields where a graph may end, and its result at last."""
+
+
 @attrs.define(eq=False)
 class Graph:
-    """A captured run of `body`: replayed in one launch, its result always in the same tensor."""
+    """A captured run of a body, its result always in the same tensor.
 
-    graph: torch.cuda.CUDAGraph
+    In pieces, since the device begins with a graph when all of it is launched, which takes the host
+    about a microsecond a kernel: behind a short first piece the others are launched in time.
+    """
+
+    pieces: tuple[torch.cuda.CUDAGraph, ...]
     result: Tensor
     captures: ClassVar[int] = 0
     """How many this process has captured."""
 
     @classmethod
-    def capture(cls, body: Callable[[], Tensor], pool: Any) -> "Graph":
+    def capture(cls, body: Body, pool: Any) -> "Graph":
         """Run once to compile everything, then capture. Not while a request waits."""
         side = torch.cuda.Stream()
         side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(side):
-            body()
+            for _ in body():
+                pass
         torch.cuda.current_stream().wait_stream(side)
-        graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(graph, pool=pool):
-            result = body()
+        pieces: list[torch.cuda.CUDAGraph] = []
+        run, result = body(), None
+        while result is None:
+            pieces.append(torch.cuda.CUDAGraph())
+            with torch.cuda.graph(pieces[-1], pool=pool):
+                result = next(run)
         cls.captures += 1
-        return cls(graph, result)
+        return cls(tuple(pieces), result)
 
     def replay(self) -> Tensor:
         """Run again; -> the result, overwritten by the next replay of any graph of its pool."""
-        self.graph.replay()
+        for piece in self.pieces:
+            piece.replay()
         return self.result
+
+
+def in_one(run: Callable[[], Tensor]) -> Body:
+    """A short body, which is one graph."""
+
+    def body() -> Iterator[Tensor]:
+        yield run()
+
+    return body
+
+
+def border(layers: int) -> int:
+    """After how many of a model's layers the first piece ends."""
+    return max(1, layers // 8)

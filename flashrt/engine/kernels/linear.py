@@ -13,6 +13,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
 from flashrt.engine.kernels.norm import HalfNorm
 from flashrt.engine.kernels.tiles import Tile, tile_for
 
@@ -79,6 +80,7 @@ def _rows_linear(
     PRECISION: tl.constexpr,
 ):  # fmt: skip
     """Y[part, m, n] = sum over one slice of K of X[m, k] W[n, k]; N counts Y's columns."""
+    wait()
     part = tl.program_id(1)
     i = tl.arange(0, TILE)
     if GATED:
@@ -116,6 +118,7 @@ def _rows_linear(
             x = _columns(X, m + 3 * COLUMNS, k + at, rows, K, EVEN)
             sum3 = tl.dot(w, x, sum3, input_precision=PRECISION)
 
+    let_follow()
     _finish(Y, sum0, SQUARES, out, m, part, rows, N, K, eps, BLOCKS, PADDED, GATED, TILE, COLUMNS)
     if GROUPS > 1:
         _finish(Y, sum1, SQUARES, out, m + COLUMNS, part, rows, N, K, eps,
@@ -151,6 +154,7 @@ def _launch(x: Rows, weight: Tensor, y: Tensor, tile: Tile, gated: bool = False)
         PARTS=parts, GATED=gated, COLUMNS=COLUMNS, GROUPS=groups if groups < 3 else 4,
         TILE=tile.rows, DEPTH=tile.depth, STAGES=stages, EVEN=k % tile.depth == 0,
         PRECISION="ieee", num_warps=tile.warps, num_stages=stages,
+        **FOLLOWING,
     )  # fmt: skip
 
 

@@ -46,9 +46,9 @@ class KernelModel(Model):
         self.bounds = tuple(_bounds(buffers.kv.shape[3]))
         self._rows_step, self._block_step = RowsStep.of(self), BlockStep.of(self)
         with capturing() as pool:
-            self._row_graphs = self._captured(self._rows_step.run, ROWS, pool)
+            self._row_graphs = self._captured(self._rows_step.pieces, ROWS, pool)
             blocks = BLOCKS if buffers.kv.dtype == torch.bfloat16 else ()
-            self._block_graphs = self._captured(self._block_step.run, blocks, pool)
+            self._block_graphs = self._captured(self._block_step.pieces, blocks, pool)
         self._compile()
         for tensor in _tensors(buffers):
             tensor.zero_()
@@ -87,7 +87,7 @@ class KernelModel(Model):
         return next(keys for keys in self.bounds if length <= keys)
 
     def _captured(
-        self, run: Callable[[int, int], Tensor], sizes: Sequence[int], pool: Any
+        self, run: Callable[[int, int], Iterator[Tensor | None]], sizes: Sequence[int], pool: Any
     ) -> dict[tuple[int, int], Graph]:
         """Graphs by size and bound, largest first: the smaller ones fit into its memory."""
         return {

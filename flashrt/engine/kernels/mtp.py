@@ -10,17 +10,19 @@ from functools import partial
 import attrs
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from flashrt.engine.buffers import RING
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.drafthead import DraftHead
-from flashrt.engine.kernels.graphs import Graph, capturing
+from flashrt.engine.kernels.graphs import Graph, capturing, in_one
 from flashrt.engine.kernels.linear import rows_linear, rows_linear_parts, rows_silu_mul
-from flashrt.engine.kernels.model import KernelModel
+from flashrt.engine.kernels.model import BLOCKS, KernelModel
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm
 from flashrt.engine.kernels.words import Words
 from flashrt.engine.linear import GROUP
 from flashrt.engine.mtp import Choose, MtpLayer, likeliest
+from flashrt.engine.passes import BlockPass
 from flashrt.engine.weights import MlpWeights
 
 DRAFTS_MAX = 64
@@ -100,10 +102,52 @@ class MtpStep:
 
 
 @attrs.frozen(eq=False)
+class MtpBlockStep:
+    """Fills the slots of a prompt block: products by the library, the rest by kernels.
+
+    Reference: `flashrt.engine.mtp.MtpLayer.fill` of a block.
+    """
+
+    layer: MtpLayer
+    words: Words
+    """A slot, an anchor that is not read, how many rows live; then ids."""
+    hidden: Tensor
+    """[rows, h]."""
+
+    @classmethod
+    def of(cls, layer: MtpLayer, rows: int) -> "MtpBlockStep":
+        """At slot 0, for at most `rows`."""
+        ring = layer.model.buffers.hidden
+        words = Words(3 + rows, ring.device)
+        words.send((0, 0, 1))
+        return cls(layer, words, ring.new_zeros(rows, ring.shape[1]))
+
+    def place(self, ids: Sequence[int], hidden: Tensor, slot: int) -> None:
+        """Say what the next run fills."""
+        self.words.send((slot, 0, len(ids), *ids))
+        self.hidden[: len(hidden)] = hidden
+
+    def run(self, count: int) -> Tensor:
+        """Fill `count` slots; of more than were placed the last ones are dead."""
+        layer, mixer, c = self.layer, self.layer.mixer, self.layer.model.config
+        words, eps = self.words.device_words, layer.layer.eps
+        e = add_norm(layer.model.weights.embed[words[3 : 3 + count]], None, layer.scales[0], eps)
+        g = add_norm(self.hidden[:count], None, layer.scales[1], eps)
+        x = functional.linear(torch.cat((e, g), dim=-1), layer.weights.fc)
+        rows = functional.linear(add_norm(x, None, layer.layer.input_scale, eps), layer.keys_values)
+        scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
+        prepare(rows, mixer.kv, words[:3], scales, tables, heads=0, eps=c.rms_eps)
+        return x
+
+
+@attrs.frozen(eq=False)
 class KernelMtpRows:
     """`flashrt.engine.mtp.MtpRows` by captured graphs."""
 
     step: MtpStep
+    block_step: MtpBlockStep
+    blocks: Mapping[int, Graph]
+    """By their number of rows; longer blocks go by torch."""
     filling: Graph
     drafting: Mapping[int, Graph]
     """By their bound of keys."""
@@ -114,13 +158,30 @@ class KernelMtpRows:
         model = layer.model
         assert isinstance(model, KernelModel)
         step = MtpStep.of(layer)
+        sizes = BLOCKS if layer.mixer.kv.dtype == torch.bfloat16 else ()
+        block_step = MtpBlockStep.of(layer, max(sizes, default=1))
         with capturing() as pool:
-            filling = Graph.capture(step.fill, pool)
+            blocks = {
+                rows: Graph.capture(in_one(partial(block_step.run, rows)), pool)
+                for rows in reversed(sizes)
+            }
+            filling = Graph.capture(in_one(step.fill), pool)
             drafting = {
-                keys: Graph.capture(partial(step.draft, keys), pool) for keys in model.bounds
+                keys: Graph.capture(in_one(partial(step.draft, keys)), pool)
+                for keys in model.bounds
             }
         layer.mixer.kv.zero_()
-        return cls(step, filling, drafting)
+        return cls(step, block_step, dict(reversed(blocks.items())), filling, drafting)
+
+    def block(self, ids: Sequence[int], hidden: Tensor, slot: int) -> None:
+        """In one pass."""
+        graph = next((graph for rows, graph in self.blocks.items() if len(ids) <= rows), None)
+        if graph is None:
+            layer = self.step.layer
+            layer.fill(layer.tensor(ids), hidden, BlockPass(slot, len(ids)))
+        else:
+            self.block_step.place(ids, hidden, slot)
+            graph.replay()
 
     def fill(self, ids: Sequence[int], slot: int) -> None:
         """In one group."""

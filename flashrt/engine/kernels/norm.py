@@ -6,12 +6,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine.kernels.chain import FOLLOWING, follow
+
 
 @triton.jit(do_not_specialize=["rows"])
 def _add_norm(
     PARTS, X, SCALE, Y, rows, N, eps, COUNT: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """One row a program: X += the parts in their order; Y = X / rms(X) * SCALE."""
+    follow()
     m = tl.program_id(0)
     n = tl.arange(0, BLOCK)
     live = n < N
@@ -40,7 +43,7 @@ def add_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> Tens
     warps = max(1, min(16, block // 256))
     _add_norm[(rows,)](
         x if parts is None else parts, x, scale, y, rows, n, eps,
-        COUNT=count, BLOCK=block, num_warps=warps,
+        COUNT=count, BLOCK=block, num_warps=warps, **FOLLOWING,
     )  # fmt: skip
     return y
 
@@ -65,6 +68,7 @@ def _add_half_norm(
     PARTS, X, SCALE, Y, SQUARES, rows, N, COUNT: tl.constexpr, BLOCK: tl.constexpr
 ):  # fmt: skip
     """One block of one row: X += the parts in their order; Y = X * SCALE."""
+    follow()
     m, block = tl.program_id(0), tl.program_id(1)
     n = block * BLOCK + tl.arange(0, BLOCK)
     live = n < N
@@ -96,7 +100,7 @@ def add_half_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) ->
     squares = torch.empty(rows, blocks, dtype=torch.float32, device=x.device)
     _add_half_norm[(rows, blocks)](
         x if parts is None else parts, x, scale, y, squares, rows, n,
-        COUNT=0 if parts is None else len(parts), BLOCK=HALF_BLOCK, num_warps=4,
+        COUNT=0 if parts is None else len(parts), BLOCK=HALF_BLOCK, num_warps=4, **FOLLOWING,
     )  # fmt: skip
     return HalfNorm(y, squares, eps)
 
@@ -104,6 +108,7 @@ def add_half_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) ->
 @triton.jit
 def _gated_norm(X, Z, WEIGHT, Y, row_stride, eps, HEADS: tl.constexpr, DIM: tl.constexpr):
     """One head of one row."""
+    follow()
     m, h = tl.program_id(0), tl.program_id(1)
     d = tl.arange(0, DIM)
     at = (m * HEADS + h) * DIM + d
@@ -121,12 +126,15 @@ def gated_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:
     """
     rows, heads, dim = o.shape
     y = torch.empty(o.shape, dtype=z.dtype, device=z.device)
-    _gated_norm[(rows, heads)](o, z, weight, y, z.stride(0), eps, HEADS=heads, DIM=dim, num_warps=1)
+    _gated_norm[(rows, heads)](
+        o, z, weight, y, z.stride(0), eps, HEADS=heads, DIM=dim, num_warps=1, **FOLLOWING
+    )
     return y
 
 
 @triton.jit
 def _store_in_ring(ROWS, RING, AT, N, RING_ROWS: tl.constexpr, BLOCK: tl.constexpr):
+    follow()
     m = tl.program_id(0)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     slot = (tl.load(AT) + m) % RING_ROWS
@@ -141,12 +149,13 @@ def store_in_ring(ring: Tensor, at: Tensor, rows: Tensor) -> None:
     """
     n = rows.shape[1]
     _store_in_ring[(len(rows), triton.cdiv(n, 1024))](
-        rows, ring, at, n, RING_ROWS=len(ring), BLOCK=1024, num_warps=4
+        rows, ring, at, n, RING_ROWS=len(ring), BLOCK=1024, num_warps=4, **FOLLOWING
     )
 
 
 @triton.jit
 def _silu_mul(X, Y, N, BLOCK: tl.constexpr):
+    follow()
     m = tl.program_id(0).to(tl.int64)
     n = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
     gate = tl.load(X + m * 2 * N + n, mask=n < N).to(tl.float32)
@@ -158,5 +167,5 @@ def silu_mul(gate_up: Tensor) -> Tensor:
     """silu(gate) * up of gate_up [M, 2 N], gates first -> [M, N]."""
     rows, n = len(gate_up), gate_up.shape[1] // 2
     y = gate_up.new_empty(rows, n)
-    _silu_mul[(rows, triton.cdiv(n, 1024))](gate_up, y, n, BLOCK=1024, num_warps=4)
+    _silu_mul[(rows, triton.cdiv(n, 1024))](gate_up, y, n, BLOCK=1024, num_warps=4, **FOLLOWING)
     return y

@@ -4,13 +4,14 @@ Reference: `flashrt.engine.model.Model.rows`, `logits`. Where the rows stand is 
 so one captured graph serves a number of rows at every position below its bound of keys.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import attrs
 from torch import Tensor
 
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
+from flashrt.engine.kernels.graphs import border
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
     head_linear,
@@ -51,9 +52,17 @@ class RowsStep:
 
         Of more rows than were placed, the last ones are dead: they leave nothing.
         """
+        *_, hidden = self.pieces(count, keys)
+        assert hidden is not None
+        return hidden
+
+    def pieces(self, count: int, keys: int) -> Iterator[Tensor | None]:
+        """The same, for a graph; see `graphs.Body`."""
         x = self.model.weights.embed[self.ids[:count]]
         parts: Tensor | None = None
-        for layer in self.model.layers:
+        for number, layer in enumerate(self.model.layers):
+            if number == border(len(self.model.layers)):
+                yield None
             y = add_half_norm(x, parts, layer.input_scale, layer.eps)
             if isinstance(layer.mixer, LinearMixer):
                 parts = self._linear(layer.mixer, y)
@@ -63,7 +72,7 @@ class RowsStep:
             parts = rows_linear_parts(rows_silu_mul(y, layer.mlp.gate_up), layer.mlp.down)
         hidden = add_norm(x, parts, self.model.final_scale, self.model.config.rms_eps)
         store_in_ring(self.model.buffers.hidden, self.at, hidden)
-        return hidden
+        yield hidden
 
     def logits(self, hidden: Tensor) -> Tensor:
         """[M, V] float32 of hidden rows."""

@@ -5,6 +5,7 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK
+from flashrt.engine.kernels.chain import FOLLOWING, follow
 
 _CHUNK = tl.constexpr(CHUNK)
 
@@ -15,6 +16,7 @@ def _store_tail(
     BLOCK: tl.constexpr,
 ):  # fmt: skip
     """The newest rows into a ring: those from the chunk before the last row's on, or RING_ROWS."""
+    follow()
     pos, count = tl.load(AT), tl.load(AT + 2)
     end = pos + count
     p = end - RING_ROWS + tl.program_id(0)
@@ -33,5 +35,6 @@ def store_tail(ring: Tensor, at: Tensor, rows: Tensor, *, last_chunks: bool = Fa
     """
     n = ring.shape[1]
     _store_tail[(len(ring), triton.cdiv(n, 1024))](
-        rows, rows.stride(0), ring, at, int(last_chunks), WIDTH=n, RING_ROWS=len(ring), BLOCK=1024
-    )
+        rows, rows.stride(0), ring, at, int(last_chunks), WIDTH=n, RING_ROWS=len(ring), BLOCK=1024,
+        **FOLLOWING,
+    )  # fmt: skip

@@ -18,7 +18,7 @@ from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import FULL, ModelConfig
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
-from flashrt.engine.kernels.graphs import Graph, capturing
+from flashrt.engine.kernels.graphs import Graph, capturing, in_one
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
     head_linear,
@@ -172,7 +172,7 @@ def read_bandwidth(device: torch.device, gib: int = 4) -> float:
 def median_ms(body: Callable[[], Tensor], replays: int = 15) -> float:
     """Of a captured graph of `body`, between device events."""
     with capturing() as pool:
-        graph = Graph.capture(body, pool)
+        graph = Graph.capture(in_one(body), pool)
     times = []
     for _ in range(replays + 3):
         start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))

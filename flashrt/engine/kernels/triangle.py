@@ -4,6 +4,8 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine.kernels.chain import FOLLOWING, follow
+
 SIDE = 64
 
 _SIDE = tl.constexpr(SIDE)
@@ -41,6 +43,7 @@ def _invert(T):
 
     Blocks above the diagonal stay zeros.
     """
+    follow()
     A = T + tl.program_id(0).to(tl.int64) * _SIDE * _SIDE
     A0, A1, A2, A3 = _block(A, 0, 0), _block(A, 1, 1), _block(A, 2, 2), _block(A, 3, 3)
     i = tl.arange(0, _SUB)
@@ -76,4 +79,4 @@ def invert(A: Tensor) -> None:
     Row after row inside blocks of 16, and block by block: no product of powers of A, whose numbers
     would grow where rows repeat.
     """
-    _invert[(A.numel() // SIDE**2,)](A, num_warps=4)
+    _invert[(A.numel() // SIDE**2,)](A, num_warps=4, **FOLLOWING)

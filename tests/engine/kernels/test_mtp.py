@@ -78,6 +78,26 @@ def test_slots_and_drafts_equal_the_reference(dtype: torch.dtype):
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("count", [1, 31, 32, 33, 100, 130])
+def test_a_block_fills_its_slots_and_no_other(count: int):
+    """K and V against those of the torch layer over the same hidden rows, at any captured size."""
+    rows = build(torch.bfloat16)
+    kv = rows.step.layer.mixer.kv
+    hidden = torch.randn(count, kv.shape[-1], dtype=kv.dtype, device=kv.device).repeat(
+        1, rows.block_step.hidden.shape[1] // kv.shape[-1]
+    )
+
+    rows.block(IDS[1 : 1 + count], hidden, 7)
+    ours = kv.clone()
+    kv.zero_()
+    TorchMtpRows(rows.step.layer).block(IDS[1 : 1 + count], hidden, 7)
+
+    assert distance(ours, kv) < 0.02
+    assert not ours[:, :, :7].any()
+    assert not ours[:, :, 7 + count :].any()
+
+
+@torch.inference_mode()
 @DTYPES
 def test_likeliest_drafts_need_no_host_between_them(dtype: torch.dtype):
     """The same ids and slots as by choosing each on the host."""

@@ -70,7 +70,7 @@ def test_a_graph_has_the_bits_of_separate_launches(model: Model):
     other = random_model(SHAPES["tiny"], MAX_SEQ, CUDA)
     step = RowsStep.of(other)
     with capturing() as pool:
-        graph = Graph.capture(lambda: step.run(4, keys=MAX_SEQ), pool)
+        graph = Graph.capture(lambda: step.pieces(4, keys=MAX_SEQ), pool)
     other.buffers.clear_start()
 
     for position in range(0, len(IDS) - 2, 4):
