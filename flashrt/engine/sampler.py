@@ -87,9 +87,12 @@ class Sampler:
         scores, count = logits[:, : self.sampleable], _asked(params)
         if _changes_scores(params) or not 0 < count + TIES <= self.sampleable:
             return [None] * len(logits)
-        found = torch.topk(scores, count + TIES)
+        greedy = params.temperature <= 0  # of equals, `max` takes the first
+        found = scores.max(-1, keepdim=True) if greedy else torch.topk(scores, count + TIES)
         values, ids = torch.stack((found.values.double(), found.indices.double())).cpu().numpy()
         pairs = zip(values, ids.astype(np.int64), strict=True)
+        if greedy:
+            return [(ids, values) if np.isfinite(values[0]) else None for values, ids in pairs]
         return [_shortened(ids, values, count) for values, ids in pairs]
 
     def _shortlist(

@@ -76,3 +76,16 @@ def test_a_broken_row_has_none_and_fails_alone():
     assert [shortlist is None for shortlist in shortlists] == [False, True, False]
     with pytest.raises(NoFiniteLogits):
         sampler.choose(logits[1], params, journal=[1], allowed=None, shortlist=shortlists[1])
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("count", [61, 5000, 248_320])
+def test_of_equals_the_first_is_taken_on_a_device_too(count: int):
+    """Wherever in the row they stand."""
+    generator = torch.Generator().manual_seed(count)
+    for _ in range(50):
+        row = torch.randint(3, (count,), generator=generator).float()
+        wanted = int((row == row.max()).nonzero()[0])
+        shortlist = Sampler(count).shortlists(row[None].cuda(), SamplingParams())[0]
+        assert shortlist is not None
+        assert list(shortlist[0]) == [wanted]

@@ -191,6 +191,8 @@ def _shares(turns: list[Turn]) -> dict[str, list[float]]:
         "whole turn, the server's share": [turn.ms - turn.engine_ms for turn in turns],
         "result sent to first piece of call": [turn.first_ms for turn in turns],
         "first piece, the server's share": [turn.first_ms - turn.first_engine_ms for turn in turns],
+        "of which rendering and tokenizing": [turn.answer.record["tokenize_ms"] for turn in turns],
+        "of which queued": [turn.answer.record["queued_ms"] for turn in turns],
         "each further token": [turn.later_ms / turn.later_tokens for turn in turns],
         "further token, the server's share": [
             (turn.later_ms - turn.later_engine_ms) / turn.later_tokens for turn in turns

@@ -15,7 +15,7 @@ from flashrt.engine.buffers import CHUNK
 from flashrt.engine.kernels.attention import prepare
 from flashrt.engine.kernels.blockattention import attend_block
 from flashrt.engine.kernels.chunks import Taps, delta_block
-from flashrt.engine.kernels.graphs import border
+from flashrt.engine.kernels.graphs import borders
 from flashrt.engine.kernels.norm import add_norm, gated_norm, silu_mul
 from flashrt.engine.kernels.tail import store_tail
 from flashrt.engine.kernels.words import Words
@@ -64,8 +64,9 @@ class BlockStep:
         c = self.model.config
         x = self.model.weights.embed[self.ids[:count]]
         part: Tensor | None = None
+        ends = borders(len(self.model.layers))
         for number, layer in enumerate(self.model.layers):
-            if number == border(len(self.model.layers)):
+            if number in ends:
                 yield None
             y = add_norm(x, part, layer.input_scale, layer.eps)
             if isinstance(layer.mixer, LinearMixer):

@@ -33,7 +33,7 @@ class Graph:
     """A captured run of a body, its result always in the same tensor.
 
     In pieces, since the device begins with a graph when all of it is launched, which takes the host
-    about a microsecond a kernel: behind a short first piece the others are launched in time.
+    about a microsecond a kernel: while a short one runs, the next and longer one is launched.
     """
 
     pieces: tuple[torch.cuda.CUDAGraph, ...]
@@ -75,6 +75,6 @@ def in_one(run: Callable[[], Tensor]) -> Body:
     return body
 
 
-def border(layers: int) -> int:
-    """After how many of a model's layers the first piece ends."""
-    return max(1, layers // 8)
+def borders(layers: int) -> frozenset[int]:
+    """After how many of a model's layers a piece ends."""
+    return frozenset({max(1, layers // 32), max(1, layers // 4)})

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
-from flashrt.engine.kernels.graphs import border
+from flashrt.engine.kernels.graphs import borders
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
     head_linear,
@@ -60,8 +60,9 @@ class RowsStep:
         """The same, for a graph; see `graphs.Body`."""
         x = self.model.weights.embed[self.ids[:count]]
         parts: Tensor | None = None
+        ends = borders(len(self.model.layers))
         for number, layer in enumerate(self.model.layers):
-            if number == border(len(self.model.layers)):
+            if number in ends:
                 yield None
             y = add_half_norm(x, parts, layer.input_scale, layer.eps)
             if isinstance(layer.mixer, LinearMixer):
