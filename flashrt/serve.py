@@ -20,7 +20,7 @@ import attrs
 import trio
 
 from flashrt import __version__
-from flashrt.allocator import give_back
+from flashrt.allocator import give_back, settle
 from flashrt.budget import capsule_budget_bytes
 from flashrt.chat.constrained import Constraints
 from flashrt.chat.drafts import CallsInThinking
@@ -94,6 +94,7 @@ def run(settings: Settings) -> int:
         sampleable=voice.tokenizer.vocab_size,
         draft_tokens_max=settings.draft_tokens_max,
     )
+    settle()
     return trio.run(partial(serve, settings, voice, engine, step_bytes=memory.step))
 
 

@@ -1,10 +1,13 @@
-"""What is freed goes back to the system, whatever lies beside it."""
+"""What is freed goes back to the system; what is there to stay is left alone."""
 
+import gc
 import platform
 import subprocess
 import sys
 
 import pytest
+
+from flashrt.allocator import settle
 
 CHURN = """
 import sys
@@ -33,3 +36,19 @@ def test_freed_blocks_go_back_though_small_ones_lie_between_them():
     kept_mib, held_mib = map(float, run.stdout.split())
     assert kept_mib > 25
     assert held_mib < 5
+
+
+def test_a_collection_looks_past_what_was_there_before():
+    """And still finds garbage that came later."""
+    before: list[object] = []
+    settle()
+    try:
+        later: list[object] = []
+        later.append(later)
+        watched = {id(one) for one in gc.get_objects()}
+        assert id(before) not in watched
+        assert id(later) in watched
+        del later
+        assert gc.collect() >= 1
+    finally:
+        gc.unfreeze()

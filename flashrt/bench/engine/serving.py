@@ -14,6 +14,7 @@ from pathlib import Path
 
 import trio
 
+from flashrt.allocator import settle
 from flashrt.bench.engine.subject import loaded_model
 from flashrt.bench.overhead.clocked import StepWriter
 from flashrt.bench.overhead.paced import ClockedPerformer
@@ -62,6 +63,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         block_tokens(str(place.device), settings.chunk_tokens), asked.max_seq
     )
     performer = ClockedPerformer(engine, StepWriter(asked.steps))
+    settle()
     return trio.run(
         partial(serve, settings, voice, engine, performer=performer, step_bytes=step_bytes)
     )
