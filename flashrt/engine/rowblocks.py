@@ -33,7 +33,9 @@ class LiveRows:
         self._equal.clear()
 
     def cut(self, position: int) -> None:
-        """Rows from `position` on may be overwritten."""
+        """Rows from `position` on may be overwritten. Every step says so: mostly nothing is there."""
+        if not self._equal or self._equal[-1].stop <= position:
+            return
         self._equal = [attrs.evolve(equal, stop=min(equal.stop, position)) for equal in self._equal]
 
     def hold(self, rows: Sequence[RowBlock], position: int) -> None:
