@@ -33,7 +33,7 @@ class LiveRows:
         self._equal.clear()
 
     def cut(self, position: int) -> None:
-        """Rows from `position` on may be overwritten. Every step says so: mostly nothing is there."""
+        """Rows from `position` on may be overwritten. Every step says so; mostly none is there."""
         if not self._equal or self._equal[-1].stop <= position:
             return
         self._equal = [attrs.evolve(equal, stop=min(equal.stop, position)) for equal in self._equal]
