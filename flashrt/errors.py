@@ -3,6 +3,7 @@
 FlashRTError
 ├─ Refused               the client can do something about it; carries an HTTP status
 │  ├─ BadRequest         400
+│  │  └─ PreviousResponseNotFound 400  a Responses conversation that is not held (any more)
 │  ├─ Unauthorized       401
 │  ├─ Forbidden          403
 │  ├─ NotFound           404
@@ -17,6 +18,7 @@ FlashRTError
 │  └─ OutOfMemory             inside only: saved states go, and the step is tried once more
 ├─ DiskFault                  a file of a capsule could not be written or read: only time is lost
 ├─ ClientLeft                 nobody waits for the answer any more
+├─ AnswerCancelled            somebody asked for its end, and whoever waits is told
 ├─ CannotServe                refused at start: the message names the flag, key, file or tensor
 └─ NoAnswer                   of what asks a server: none there, a refusal, a stream that broke off
 """
@@ -46,6 +48,12 @@ class Refused(FlashRTError):
 
 class BadRequest(Refused):
     """The request itself is wrong: not JSON, a wrong type, an unknown role."""
+
+
+class PreviousResponseNotFound(BadRequest):
+    """`previous_response_id` names an answer that is not held, or is another client's."""
+
+    code = "previous_response_not_found"
 
 
 class Unauthorized(Refused):
@@ -132,6 +140,10 @@ class EngineFailed(FlashRTError):
 
 class ClientLeft(FlashRTError):
     """Who asked has hung up. It ends the request, and nobody is there to read it."""
+
+
+class AnswerCancelled(FlashRTError):
+    """The answer was cancelled by its id: an ending, and no fault."""
 
 
 class OutOfMemory(EngineFailed):

@@ -11,7 +11,7 @@ from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest
 from flashrt.chat.session_call import SessionAnswer
 from flashrt.engine.protocol import TokenLogprobs
-from flashrt.errors import FlashRTError
+from flashrt.errors import ClientLeft, FlashRTError
 from flashrt.fsm.lifecycle import LIFECYCLE, Life, LifeEvent
 from flashrt.fsm.sink import SINK, SinkEvent, SinkState
 from flashrt.fsm.table import Machine
@@ -40,6 +40,11 @@ class CancelToken:
     def cancelled(self) -> bool:
         """Whether the end was asked for."""
         return self._cancelled
+
+    @property
+    def reason(self) -> FlashRTError:
+        """What the request ends with; nobody hears it unless there is a reason to tell."""
+        return self.why or ClientLeft("The client left.")
 
 
 WAITING_MAX_BYTES = 64 << 20

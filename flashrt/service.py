@@ -21,7 +21,7 @@ from flashrt.chat.shape import JsonShape
 from flashrt.chat.thinking import Constrains
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.engine.protocol import SamplingParams
-from flashrt.errors import BadRequest, ClientLeft, ServerStopping
+from flashrt.errors import AnswerCancelled, BadRequest, ClientLeft, ServerStopping
 from flashrt.fsm.lifecycle import LIFECYCLE, LifeEvent
 from flashrt.fsm.server import ServerEvent
 from flashrt.fsm.table import Machine
@@ -34,6 +34,7 @@ from flashrt.policy.known import KnownConversations
 from flashrt.policy.limits import Limits
 from flashrt.policy.turn import Turn
 from flashrt.session_desk import SessionDesk
+from flashrt.stored import AnswerStore
 from flashrt.worker import EngineWorker
 
 RENDER_THREADS = 2
@@ -82,6 +83,7 @@ class AgentService:
         self._worker = worker
         self._admission = Admission(limits=limits, worker=worker, ledger=ledger)
         self._sessions = SessionDesk(self._admission, namespace_from)
+        self.answers = AnswerStore()
         self.state = self._admission.state
         self._calls_in_thinking = calls_in_thinking
         self._namespace_from = namespace_from
@@ -141,6 +143,13 @@ class AgentService:
     def leave(self, item: Item) -> None:
         """The handler is done with the item, whoever left first. Idempotent."""
         item.sink.leave()
+        if not item.over:
+            self._worker.leave(item)
+
+    def cancel(self, item: Item) -> None:
+        """End an answer whose client is still there and is told: at once while it waits, else at
+        the next boundary. Idempotent."""
+        item.cancel.cancel(AnswerCancelled("The answer was cancelled."))
         if not item.over:
             self._worker.leave(item)
 
@@ -209,6 +218,7 @@ class AgentService:
         cache_bytes = {
             "segments": self._voice.renderer.held_bytes,
             "grammars": self._constraints.held_bytes,
+            "answers": self.answers.held_bytes,
             **self._worker.activity.held.cache_bytes,
         }
         return Now(self._admission.current_state(), self._worker.depth(), int(running), cache_bytes)

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator, Mapping
 import attrs
 import trio
 
-from flashrt.errors import ClientLeft, EngineFailed, FlashRTError, QueueFull, Unavailable
+from flashrt.errors import EngineFailed, FlashRTError, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.items import Failed, Finished, Item, Output, SessionItem, WorkItem
 from flashrt.metrics.activity import Activity, Held
@@ -145,11 +145,11 @@ class EngineWorker:
         return self._fault is None
 
     def leave(self, item: Item) -> None:
-        """The client is gone: end a queued item now, a running one at its next boundary."""
+        """Nobody wants it any more: end a queued item now, a running one at its next boundary."""
         item.cancel.cancel()
         if item in self._queued:
             del self._queued[item]
-            self._end(item, LifeEvent.CANCEL, Failed(ClientLeft("The client left.")))
+            self._end(item, LifeEvent.CANCEL, Failed(item.cancel.reason))
 
     def cut_off(self, why: FlashRTError) -> None:
         """End what waits now, refused, and what runs at its next boundary."""
@@ -300,7 +300,7 @@ class EngineWorker:
             item.record.reasoning_tokens = ending.reasoning_tokens
             terminal: Finished | Failed = Finished(ending.reason, ending.stop_string)
         else:
-            terminal = Failed(event.error or item.cancel.why or ClientLeft("The client left."))
+            terminal = Failed(event.error or item.cancel.reason)
         self._end(item, event.event, terminal)
 
     def _end(self, item: Item, event: LifeEvent, terminal: Finished | Failed) -> None:

@@ -23,11 +23,13 @@ from flashrt.settings import load
 
 SHELLS = (
     *("bash", "shell", "run_shell_command", "run_command", "run_commands"),
-    *("execute", "terminal"),
+    *("execute", "terminal", "Bash", "exec_command", "shell_command"),
 )
-READERS = ("read", "read_file", "view", "cat")
+READERS = ("read", "read_file", "view", "cat", "Read")
+ENDERS = ("complete", "final_answer")
+"""Tools with which an agent of some clients says that it is done; it goes on until it calls one."""
 COMMANDS = ("command", "cmd", "script", "commands")
-PATHS = ("path", "filePath", "file_path", "absolute_path", "filename", "file")
+PATHS = ("path", "filePath", "file_path", "absolute_path", "filepath", "filename", "file")
 
 SUBMIT = "echo COMPLETE_TASK_AND_SUBMIT_FINAL_OUTPUT"
 """The command with which mini-swe-agent ends."""
@@ -77,9 +79,10 @@ def spoken(prompt: str, act: str) -> str:
 def _next_act(prompt: str) -> str:
     tools = tools_on_offer(prompt)
     acts = prompt.count("<tool_call>", _last_task(prompt))
-    shell, reader = pick(tools, SHELLS), pick(tools, READERS)
+    shell, reader, ender = (pick(tools, names) for names in (SHELLS, READERS, ENDERS))
     if shell is None:
-        return "hi was printed. README.md describes a tiny repo used for a test."
+        done = "hi was printed. README.md describes a tiny repo used for a test."
+        return done if ender is None else call_text(ender, ("answer",), done)
     if acts == 0:
         return call_text(shell, COMMANDS, "echo hi")
     if acts == 1:
@@ -88,7 +91,8 @@ def _next_act(prompt: str) -> str:
         return call_text(shell, COMMANDS, "cat README.md")
     if reader is None and "COMPLETE_TASK" in prompt:
         return call_text(shell, COMMANDS, SUBMIT)
-    return "It printed: hi. README.md says: A tiny repo used for a test."
+    done = "It printed: hi. README.md says: A tiny repo used for a test."
+    return done if ender is None else call_text(ender, ("answer",), done)
 
 
 def _last_task(prompt: str) -> int:
@@ -116,7 +120,8 @@ def pick(tools: dict[str, dict], names: tuple[str, ...]) -> dict | None:
 def _absolute(prompt: str, reader: dict, name: str) -> str:
     """A full path where the tool wants one; agents name their working folder in the prompt."""
     described = json.dumps(reader)
-    folder = re.search(r"(?:[Ww]orking directory|cwd|directory)\W+(/[\w./-]+)", prompt)
+    told = prompt.rpartition("</tools>")[2]  # the tools' own words are about any directory
+    folder = re.search(r"(?:[Ww]orking directory|cwd|directory)\W+(/[\w./-]+)", told)
     return f"{folder[1].rstrip('.')}/{name}" if folder and "absolute" in described else name
 
 

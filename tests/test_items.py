@@ -5,6 +5,7 @@ import trio
 
 from flashrt.chat.deltas import FinishReason, TextDelta
 from flashrt.engine.protocol import TokenLogprobs
+from flashrt.errors import AnswerCancelled, ClientLeft
 from flashrt.fsm.sink import SinkState
 from flashrt.fsm.table import IllegalTransition
 from flashrt.items import WAITING_MAX_BYTES, CancelToken, Finished, Output, ResultSink
@@ -20,6 +21,16 @@ def test_a_cancel_token_is_set_once_and_for_all():
     token.cancel()
     token.cancel()
     assert token.cancelled
+
+
+def test_a_cancel_without_a_reason_is_a_client_that_left():
+    """With one, whoever is still there is told it."""
+    silent, told = CancelToken(), CancelToken()
+    silent.cancel()
+    told.cancel(AnswerCancelled("x"))
+
+    assert isinstance(silent.reason, ClientLeft)
+    assert isinstance(told.reason, AnswerCancelled)
 
 
 async def test_a_sink_gives_its_pieces_in_order_and_one_end():

@@ -7,9 +7,11 @@ from quart_trio import QuartTrio
 from flashrt.http.desk import JSON, Desk, Dialect, Service
 from flashrt.http.error_answers import add_error_answers
 from flashrt.http.guard import FinishGuard
+from flashrt.http.messages import add_messages_routes
 from flashrt.http.openapi import document
 from flashrt.http.options import HttpOptions
 from flashrt.http.page import add_page
+from flashrt.http.responses import add_responses_routes
 from flashrt.http.security import Doorkeeper
 from flashrt.http.sessions import SessionCounter, add_session_routes
 from flashrt.protocols.chat import read_chat
@@ -40,6 +42,8 @@ def make_app(service: Service, options: HttpOptions) -> QuartTrio:
     add_page(app)
     desk = Desk(service, options, doorkeeper)
     _add_answer_routes(app, desk)
+    add_messages_routes(app, desk)
+    add_responses_routes(app, desk)
     add_session_routes(app, SessionCounter(service, doorkeeper, desk.body))
     app.asgi_app = FinishGuard(app.asgi_app)  # type: ignore[assignment]
     return app

@@ -5,7 +5,7 @@ from typing import Protocol
 
 import attrs
 import msgspec
-from quart import Response, request
+from quart import Response, g, request
 
 from flashrt.chat.request import AgentRequest
 from flashrt.http.body import read_body, require_json
@@ -14,13 +14,14 @@ from flashrt.http.options import HttpOptions
 from flashrt.http.security import Doorkeeper
 from flashrt.http.sessions import SessionService
 from flashrt.http.streaming import collect, stream
-from flashrt.items import WorkItem
+from flashrt.items import Item, WorkItem
 from flashrt.protocols.answer import BodyWriter, Head, StreamWriter
 from flashrt.protocols.drain import read_drain
 from flashrt.protocols.fields import Call
 from flashrt.protocols.logprobs import TokenTexts
 from flashrt.protocols.models import Card, check_model_name
 from flashrt.protocols.tokens import read_detokenize, read_tokenize, text_body, tokens_body
+from flashrt.stored import AnswerStore
 
 JSON = "application/json"
 
@@ -34,9 +35,12 @@ class Service(SessionService, Protocol):
     def live(self) -> bool: ...
     @property
     def token_texts(self) -> TokenTexts: ...
+    @property
+    def answers(self) -> AnswerStore: ...
     async def open(self, request: AgentRequest, *, client: str, waiter: str) -> WorkItem: ...
     async def tokens(self, request: AgentRequest) -> tuple[int, ...]: ...
     async def text(self, ids: Sequence[int]) -> str: ...
+    def cancel(self, item: Item) -> None: ...
     def soft_drain(self, *, undo: bool) -> None: ...
     def health(self) -> dict[str, object]: ...
     def activity(self) -> dict[str, object]: ...
@@ -51,6 +55,8 @@ class Dialect:
     read: Callable[[bytes], Call]
     stream: Callable[[Head, Call], StreamWriter]
     body: Callable[[Head, Call], BodyWriter]
+    opened: Callable[[WorkItem], None] = lambda item: None
+    """Told of the item as soon as there is one."""
 
 
 @attrs.frozen
@@ -73,6 +79,8 @@ class Desk:
             waiter=self.doorkeeper.waiter(request),
         )
         on_exit(request.scope, lambda: self.service.leave(item))
+        g.request_id = item.record.request_id
+        dialect.opened(item)
         head = Head(
             item.record.request_id,
             item.record.created,

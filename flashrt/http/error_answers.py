@@ -1,21 +1,35 @@
 """Errors before an answer has begun, each in the words of the protocol whose route was asked."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http import HTTPStatus
+from typing import TypeVar
 
 import attrs
 from quart import Quart, Response, request
 from werkzeug.exceptions import HTTPException
 
 from flashrt.errors import EngineFailed, FlashRTError, PromptTooLong, Refused
+from flashrt.http.messages import PATH as MESSAGES_PATH
+from flashrt.http.messages import refusal as messages_refusal
 from flashrt.http.options import HttpOptions
+from flashrt.http.responses import PATH as RESPONSES_PATH
 from flashrt.protocols.error import Fault, error_body, fault_of
+from flashrt.protocols.messages_error import OVERFLOW_STATUS
 
 log = logging.getLogger("flashrt.http")
 
-BODIES: dict[str, Callable[[Fault], bytes]] = {}
+T = TypeVar("T")
+
+BODIES: Mapping[str, Callable[[Fault], bytes]] = {MESSAGES_PATH: messages_refusal}
 """By how a path begins; OpenAI's object for all others."""
+
+OVERFLOW_STATUSES: Mapping[str, int] = {
+    MESSAGES_PATH: OVERFLOW_STATUS,
+    # Codex asks again and again after a 413, and knows a 400 for what it is.
+    RESPONSES_PATH: 400,
+}
+"""Of a prompt that is too long, by how a path begins; --overflow-status for all others."""
 
 
 def add_error_answers(app: Quart, options: HttpOptions) -> None:
@@ -25,7 +39,8 @@ def add_error_answers(app: Quart, options: HttpOptions) -> None:
     async def known(error: FlashRTError) -> Response:
         fault = fault_of(error)
         if isinstance(error, PromptTooLong):
-            fault = attrs.evolve(fault, status=options.overflow_status)
+            status = _of_path(OVERFLOW_STATUSES, options.overflow_status)
+            fault = attrs.evolve(fault, status=status)
         answer = _answer(fault)
         if isinstance(error, Refused) and error.retry_after_s is not None:
             answer.headers["Retry-After"] = str(error.retry_after_s)
@@ -50,6 +65,12 @@ def add_error_answers(app: Quart, options: HttpOptions) -> None:
         return _answer(fault_of(error))
 
 
+def _of_path(table: Mapping[str, T], otherwise: T) -> T:
+    """What the current request's path has in a table."""
+    found = (value for start, value in table.items() if request.path.startswith(start))
+    return next(found, otherwise)
+
+
 def _answer(fault: Fault) -> Response:
-    spell = next((BODIES[start] for start in BODIES if request.path.startswith(start)), error_body)
+    spell = _of_path(BODIES, error_body)
     return Response(spell(fault), status=fault.status, mimetype="application/json")

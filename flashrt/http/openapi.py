@@ -4,17 +4,20 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-import attrs
 import msgspec
 
 from flashrt.chat.messages import ROLES
+from flashrt.http.openapi_messages import MESSAGES_OPERATIONS, TURN
+from flashrt.http.openapi_responses import ITEMS, RESPONSES_OPERATIONS
+from flashrt.http.operations import ANSWER, BODY, DOOR, SESSION, STATE_STATUSES, Operation, State
 from flashrt.protocols.chat import TOP_LOGPROBS_MAX, ChatFields
 from flashrt.protocols.chat_answer import Chunk, Completion
 from flashrt.protocols.completions import CompletionFields, TextCompletion
 from flashrt.protocols.drain import DrainFields
-from flashrt.protocols.error import ErrorObject
 from flashrt.protocols.fields import DRAFT_TOKENS_MAX, INT64
+from flashrt.protocols.messages import MessagesFields
 from flashrt.protocols.models import Model, ModelList
+from flashrt.protocols.responses import ResponsesFields
 from flashrt.protocols.sessions import (
     PAGE_MAX,
     CreateSessionFields,
@@ -30,7 +33,7 @@ STATUSES: Mapping[int, str] = {
     400: "The request is wrong; `param` names the field.",
     401: "No API key, or a wrong one.",
     403: "A Host or Origin that this server does not answer to.",
-    404: "A model, session or saved state that is not here; of /health/ready: a soft drain.",
+    404: "No such model, answer, session or saved state here; of /health/ready: a soft drain.",
     408: "The body did not arrive in time.",
     409: "The session has no such boundary, or there is no room for so many.",
     413: "The body, or the prompt, is too long.",
@@ -78,6 +81,7 @@ BOUNDS: Mapping[str, Mapping[str, Any]] = {
     "seed": {"minimum": -INT64, "maximum": INT64 - 1},
     "max_tokens": {"minimum": 1},
     "max_completion_tokens": {"minimum": 1},
+    "max_output_tokens": {"minimum": 1},
     "thinking_budget": {"minimum": 0},
     "top_logprobs": {"minimum": 0, "maximum": TOP_LOGPROBS_MAX},
     "n": {"minimum": 1, "maximum": 1},
@@ -102,39 +106,6 @@ MESSAGE: Mapping[str, Any] = {
         },
     },
 }
-
-DOOR = (401, 403)
-BODY = (400, *DOOR, 404, 408, 413, 415)
-ANSWER = (*BODY, 429, 500, 503)
-SESSION = (400, *DOOR, 404, 429, 500, 503)
-STATE_STATUSES = (404, 503)
-
-
-class State(msgspec.Struct):
-    """What the server is doing; further fields say more."""
-
-    status: str
-
-
-@attrs.frozen
-class Operation:
-    """One route: what it takes, what it gives, and the statuses of what it refuses.
-
-    `stream`: the type of one event where the answer is streamed. `example`: a body that is served.
-    `media`: what the answer is, if no JSON. `query`: schemas of the target's parameters.
-    """
-
-    method: str
-    path: str
-    summary: str
-    answer: type
-    refuses: tuple[int, ...]
-    body: type | None = None
-    stream: type | None = None
-    example: Mapping[str, Any] | None = None
-    media: str = "application/json"
-    query: Mapping[str, Mapping[str, Any]] = attrs.field(factory=dict)
-
 
 NAMESPACE: Mapping[str, Mapping[str, Any]] = {
     "prompt_cache_key": {"type": "string"},
@@ -163,6 +134,8 @@ OPERATIONS = (
         TextCompletion,
         {"model": "any", "prompt": "Once upon a time", "max_tokens": 16},
     ),
+    *RESPONSES_OPERATIONS,
+    *MESSAGES_OPERATIONS,
     Operation(
         "post",
         "/tokenize",
@@ -268,14 +241,17 @@ def document(version: str) -> dict[str, Any]:
     schemas, components = msgspec.json.schema_components(
         types, schema_hook=_schema_of, ref_template="#/components/schemas/{name}"
     )
-    for fields in (ChatFields, CompletionFields, TokenizeFields):
+    for fields in (ChatFields, CompletionFields, ResponsesFields, MessagesFields, TokenizeFields):
         for name, field in components[fields.__name__]["properties"].items():
             field |= BOUNDS.get(name, {})
             if name in MEANINGS:
                 field["description"] = MEANINGS[name]
             if name == "messages":
-                field |= {"items": {"$ref": "#/components/schemas/Message"}, "minItems": 1}
+                kind = "Turn" if fields is MessagesFields else "Message"
+                field |= {"items": {"$ref": f"#/components/schemas/{kind}"}, "minItems": 1}
+    components["ResponsesFields"]["properties"]["input"] = dict(ITEMS)
     components["Message"] = dict(MESSAGE)
+    components["Turn"] = dict(TURN)
     known = dict(zip(types, schemas, strict=True))
     paths: dict[str, Any] = {}
     for operation in OPERATIONS:
@@ -289,10 +265,9 @@ def document(version: str) -> dict[str, Any]:
     }
 
 
-def _types() -> Iterator[type]:
-    yield ErrorObject
+def _types() -> Iterator[Any]:
     for operation in OPERATIONS:
-        for kind in (operation.body, operation.answer, operation.stream):
+        for kind in (operation.error, operation.body, operation.answer, operation.stream):
             if kind is not None:
                 yield kind
 
@@ -304,16 +279,14 @@ def _schema_of(kind: type) -> dict[str, Any]:
     return {"description": "Any value."}
 
 
-def _described(operation: Operation, known: Mapping[type, Any]) -> dict[str, Any]:
+def _described(operation: Operation, known: Mapping[Any, Any]) -> dict[str, Any]:
     whole = {operation.media: {"schema": known[operation.answer]}}
-    streamed = (
-        {} if operation.stream is None else _events(known[operation.stream], known[ErrorObject])
-    )
+    streamed = {} if operation.stream is None else _events(operation, known)
     responses = {"200": {"description": "The answer.", "content": {**whole, **streamed}}}
     # /health and /health/ready say the same with other statuses as with 200.
     of_state = operation.method == "get" and operation.answer is State
     for status in operation.refuses:
-        kind = State if of_state and status in STATE_STATUSES else ErrorObject
+        kind = State if of_state and status in STATE_STATUSES else operation.error
         content = {"application/json": {"schema": known[kind]}}
         responses[str(status)] = {"description": STATUSES[status], "content": content}
     described: dict[str, Any] = {"summary": operation.summary, "responses": responses}
@@ -336,16 +309,19 @@ def _described(operation: Operation, known: Mapping[type, Any]) -> dict[str, Any
     return described
 
 
-def _events(piece: Any, error: Any) -> dict[str, Any]:
+def _events(operation: Operation, known: Mapping[Any, Any]) -> dict[str, Any]:
     """A stream, by the schema of one event: a piece, the error that ends it, or the terminator."""
     value = {
         "type": "string",
         "contentMediaType": "application/json",
-        "contentSchema": {"anyOf": [piece, error]},
+        "contentSchema": {"anyOf": [known[operation.stream], known[operation.error]]},
     }
-    event = {
+    event: dict[str, Any] = {
         "type": "object",
         "required": ["data"],
         "properties": {"data": {"anyOf": [value, {"const": "[DONE]"}]}},
     }
+    if operation.named_events:
+        event["required"] = ["event", "data"]
+        event["properties"] = {"event": {"type": "string"}, "data": value}
     return {"text/event-stream": {"schema": event}}

@@ -10,7 +10,6 @@ from flashrt.chat.deltas import Delta
 from flashrt.errors import EngineFailed
 from flashrt.items import Failed, Finished, Output, ResultSink, SinkItem, WorkItem
 from flashrt.protocols.answer import BodyWriter, StreamWriter
-from flashrt.protocols.logprobs import TokenLogprobs
 
 log = logging.getLogger("flashrt.http")
 
@@ -100,14 +99,15 @@ def _with_waiting(
 
 
 def _written(writer: StreamWriter, outputs: list[Output]) -> bytes:
+    if any(output.logprobs for output in outputs):
+        # Which text an id belongs to shows in the output that it came with.
+        return b"".join(writer.pieces(o.deltas, o.token_ids, o.logprobs) for o in outputs)
     deltas: list[Delta] = []
     token_ids: list[int] = []
-    logprobs: list[TokenLogprobs] = []
     for output in outputs:
         deltas.extend(output.deltas)
         token_ids.extend(output.token_ids)
-        logprobs.extend(output.logprobs)
-    return writer.pieces(deltas, token_ids, logprobs)
+    return writer.pieces(deltas, token_ids)
 
 
 def _ending(item: WorkItem, writer: StreamWriter, terminal: Finished | Failed) -> bytes:

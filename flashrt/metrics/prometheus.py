@@ -19,6 +19,7 @@ from prometheus_client.core import (
 from prometheus_client.registry import Collector
 
 from flashrt.errors import (
+    AnswerCancelled,
     ClientLeft,
     Conflict,
     EngineFailed,
@@ -43,7 +44,7 @@ PREFIX = "flashrt_"
 DRAFTERS = ("mtp", "lookup")
 """Who may draft. What this engine has besides comes with its first draft."""
 
-CACHES = ("segments", "grammars", "sessions", "replay")
+CACHES = ("segments", "grammars", "sessions", "replay", "answers")
 """What is remembered beside saved states, each within a room of its own."""
 
 ENDINGS = tuple(state.name for state in Life if state in LIFECYCLE.terminal)
@@ -54,6 +55,7 @@ RECORDED_ERRORS = (
     Unavailable,
     ServerStopping,
     ClientLeft,
+    AnswerCancelled,
     EngineFailed,
     NotFound,
     Conflict,

@@ -15,8 +15,13 @@ Block = dict[str, object]
 
 
 class Record(Protocol):
-    """What an answer needs of a request's record once it is over."""
+    """What an answer needs of a request's record.
 
+    `prefix_action` None: the engine has not begun, and what is cached is not known.
+    """
+
+    @property
+    def prefix_action(self) -> str | None: ...
     @property
     def prompt_ids(self) -> Sequence[int]: ...
     @property

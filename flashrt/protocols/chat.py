@@ -24,6 +24,9 @@ from flashrt.protocols.thinking import Reasoning, Thinking, thinking
 
 TOP_LOGPROBS_MAX = 20
 
+TOOL_NAME = r"[^\s<>]{1,256}"
+"""The model writes the name inside a tag, from which it must be readable again."""
+
 
 class Tool(msgspec.Struct):
     """A tool on offer. The function stays as the client wrote it: the template shows all of it."""
@@ -149,8 +152,7 @@ def _tool(tool: Tool, where: str) -> Json:
             param=where,
         )
     name = tool.function.get("name")
-    # The model writes the name inside a tag, from which it must be readable again.
-    if not isinstance(name, str) or not re.fullmatch(r"[^\s<>]{1,256}", name):
+    if not isinstance(name, str) or not re.fullmatch(TOOL_NAME, name):
         raise BadRequest(
             f"`{where}.function.name` must be a string of 1 to 256 characters without spaces, "
             '"<" or ">".',

@@ -23,12 +23,16 @@ T = TypeVar("T")
 
 @attrs.frozen
 class Call:
-    """A request as one protocol put it: what is asked for, and the shape the answer must have."""
+    """A request as one protocol put it: what is asked for, and the shape the answer must have.
+
+    `shows_thinking` False: a block of thinking comes back sealed, and is not to be read.
+    """
 
     request: AgentRequest
     stream: bool = False
     include_usage: bool = False
     echo: bool = False
+    shows_thinking: bool = True
 
     def hinted(self, headers: Mapping[str, str]) -> "Call":
         """With the session that the headers name, if they do."""
@@ -45,17 +49,14 @@ class StreamOptions(msgspec.Struct):
     include_usage: bool | None = None
 
 
-class CommonFields(msgspec.Struct, kw_only=True):
-    """The fields that chat and text completions share. Unknown fields are ignored.
+class SharedFields(msgspec.Struct, kw_only=True):
+    """The fields that mean the same in every protocol. Unknown fields are ignored.
 
-    Not part of OpenAI's API: top_k, min_p, repetition_penalty, cache_salt, flashrt_*.
+    Not part of any other API: min_p, repetition_penalty, cache_salt, flashrt_*.
     """
 
     model: str | None = None
     stream: bool | None = None
-    stream_options: StreamOptions | None = None
-    max_tokens: int | None = None
-    stop: str | list[str] | None = None
     seed: int | None = None
     temperature: float | None = None
     top_p: float | None = None
@@ -65,7 +66,6 @@ class CommonFields(msgspec.Struct, kw_only=True):
     frequency_penalty: float | None = None
     repetition_penalty: float | None = None
     logit_bias: dict[str, float] | None = None
-    n: int | None = None
     prompt_cache_key: str | None = None
     cache_salt: str | None = None
     metadata: Any = None
@@ -98,6 +98,15 @@ class CommonFields(msgspec.Struct, kw_only=True):
             session=session_in_fields(self.prompt_cache_key, self.metadata),
             flashrt_session=session_name(self.flashrt_session),
         )
+
+
+class CommonFields(SharedFields, kw_only=True):
+    """The fields that chat and text completions share."""
+
+    stream_options: StreamOptions | None = None
+    max_tokens: int | None = None
+    stop: str | list[str] | None = None
+    n: int | None = None
 
     def call(self, request: AgentRequest, *, echo: bool = False) -> Call:
         """Join a request with the form of answer that was asked for."""
@@ -176,16 +185,16 @@ def pin_prefix(value: bool | int | None) -> bool | int | None:
     )
 
 
-def stop_strings(stop: str | list[str] | None) -> tuple[str, ...]:
-    """The stop strings, none of them empty."""
+def stop_strings(stop: str | list[str] | None, name: str = "stop") -> tuple[str, ...]:
+    """The stop strings, none of them empty; `name` is the field that has them."""
     strings = () if stop is None else (stop,) if isinstance(stop, str) else tuple(stop)
     if len(strings) > STOP_STRINGS_MAX:
         raise BadRequest(
-            f"`stop` has {len(strings)} strings; at most {STOP_STRINGS_MAX} are allowed.",
-            param="stop",
+            f"`{name}` has {len(strings)} strings; at most {STOP_STRINGS_MAX} are allowed.",
+            param=name,
         )
     if "" in strings:
-        raise BadRequest("`stop` has an empty string, which would stop everywhere.", param="stop")
+        raise BadRequest(f"`{name}` has an empty string, which would stop everywhere.", param=name)
     return strings
 
 

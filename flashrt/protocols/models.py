@@ -1,5 +1,6 @@
-"""The model list."""
+"""The model list, in the words of OpenAI and of Anthropic at once."""
 
+from datetime import UTC, datetime
 from typing import ClassVar, Protocol
 
 import msgspec
@@ -25,20 +26,28 @@ class ModelNotFound(NotFound):
 
 
 class Model(msgspec.Struct):
-    """One entry. `max_model_len` and `context_length` are the window in tokens, in two words."""
+    """One entry. The window in tokens stands in three words."""
 
     id: str
     created: int
     max_model_len: int
     context_length: int
+    display_name: str
+    created_at: str
+    max_input_tokens: int
     object: str = "model"
+    type: str = "model"
     owned_by: str = "flashrt"
+    lifecycle: str = "active"
 
 
 class ModelList(msgspec.Struct):
-    """The list."""
+    """The list, which is one page."""
 
     data: list[Model]
+    first_id: str
+    last_id: str
+    has_more: bool = False
     object: str = "list"
 
 
@@ -49,7 +58,7 @@ def model_body(card: Card) -> bytes:
 
 def model_list_body(card: Card) -> bytes:
     """The list of the one model."""
-    return msgspec.json.encode(ModelList([_model(card)]))
+    return msgspec.json.encode(ModelList([_model(card)], card.model_id, card.model_id))
 
 
 def check_model_name(name: str, card: Card, *, strict: bool) -> None:
@@ -61,4 +70,6 @@ def check_model_name(name: str, card: Card, *, strict: bool) -> None:
 
 
 def _model(card: Card) -> Model:
-    return Model(card.model_id, card.created, card.max_model_len, card.max_model_len)
+    window = card.max_model_len
+    created_at = datetime.fromtimestamp(card.created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    return Model(card.model_id, card.created, window, window, card.model_id, created_at, window)

@@ -8,6 +8,7 @@ DONE = b"data: [DONE]\n\n"
 _ENCODER = msgspec.json.Encoder()
 
 
-def event(value: object) -> bytes:
-    """One `data:` event; JSON text has no line breaks of its own."""
-    return b"data: " + _ENCODER.encode(value) + b"\n\n"
+def event(value: object, name: str | None = None) -> bytes:
+    """One `data:` event, and its name if it has one; JSON text has no line breaks of its own."""
+    named = b"" if name is None else b"event: %s\n" % name.encode()
+    return named + b"data: " + _ENCODER.encode(value) + b"\n\n"

@@ -51,9 +51,19 @@ const trials = {
     }
   },
 
+  async wrongKey() {
+    const stranger = new OpenAI({ baseURL: client.baseURL, apiKey: 'wrong', maxRetries: 0 });
+    try {
+      await stranger.models.list();
+    } catch (error) {
+      return [error.constructor.name, error.status];
+    }
+  },
+
   async cancel() {
-    const stream = await client.chat.completions.create({ model, messages: task, stream: true });
-    for await (const _ of stream) break;
+    const counting = [{ role: 'user', content: 'Count.' }];
+    const stream = await client.chat.completions.create({ model, messages: counting, stream: true });
+    for await (const chunk of stream) if (chunk.choices[0].delta.content) break;
     return (await client.chat.completions.create({ model, messages: task })).choices[0].finish_reason;
   },
 

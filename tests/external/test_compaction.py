@@ -1,17 +1,16 @@
 """Coding clients compact on what this server says: on its refusal, and on its usage figures.
 
-They are installed from elsewhere; tests/external/clients.py says how they are found and run.
+They are installed from elsewhere; tests/external/runner.py says how they are found and run.
 """
 
 import json
-import os
 from pathlib import Path
 
 import attrs
 import pytest
 
 from tests.external.book import FINISHED, SUMMARY, TASK, BookEngine, Kind, Turn, printed_in
-from tests.external.clients import CLIENTS, Client, Place
+from tests.external.clients import CLIENTS, Client
 from tests.whole.server import VOICE, running_server
 
 WITHIN_S = 120
@@ -82,21 +81,10 @@ async def story_of(
     engine = BookEngine(VOICE.tokenizer, chapters=chapters, max_seq=WINDOW_TOKENS)
     log = folder / "requests.jsonl"
     async with running_server(engine, within_s=WITHIN_S, request_log=log, **flags) as server:
-        printed = await client.run(Place(folder, server.url, window_tokens), TASK)
+        printed = await client.run(folder, server.url, window_tokens, TASK)
     story = Story(requests_of(log, engine), printed)
     assert FINISHED in story.turns(Kind.WORK)[-1].said, str(story)
     return story
-
-
-def here(name: str) -> Client:
-    """The client. In CI those of npm must be there; whatever else is missing is a skip."""
-    client = CLIENTS[name]
-    if not client.is_here:
-        missing = f"{name}, in a folder of FLASHRT_TEST_CLIENTS"
-        if client.from_npm and os.environ.get("CI"):
-            pytest.fail(f"CI must install it first: {missing}")
-        pytest.skip(f"missing here: {missing}")
-    return client
 
 
 @pytest.mark.external
@@ -104,7 +92,7 @@ def here(name: str) -> Client:
 @pytest.mark.parametrize("name", CLIENTS)
 async def test_a_client_that_is_refused_compacts_and_goes_on_to_the_end(name, status, tmp_path):
     """Refused at its third request or later, it summarises or drops, and the task is finished."""
-    client = here(name)
+    client = CLIENTS[name]
     limits = {"max_prompt_tokens": client.prompt_tokens_max, "overflow_status": status}
     story = await story_of(client, tmp_path, CHAPTERS, MANY_TOKENS, **limits)
 
@@ -123,7 +111,7 @@ async def test_a_client_that_knows_the_window_compacts_before_it_is_refused(
     name, chapters, tmp_path
 ):
     """It goes by the usage figures of the answers before."""
-    story = await story_of(here(name), tmp_path, chapters, WINDOW_TOKENS)
+    story = await story_of(CLIENTS[name], tmp_path, chapters, WINDOW_TOKENS)
 
     assert not any(isinstance(one, Refused) for one in story.requests), str(story)
     assert story.turns(Kind.SUMMARY), str(story)

@@ -111,7 +111,72 @@ STRUCTURED = {
     "response_format": {"type": "json_schema", "json_schema": {"name": "n", "schema": SCHEMA}},
 }
 
+MESSAGES = {
+    **CHAT,
+    "system": [{"type": "text", "text": "You look.", "cache_control": {"type": "ephemeral"}}],
+    "messages": [
+        {"role": "user", "content": [{"type": "text", "text": "Look."}]},
+        {"role": "system", "content": "Twice."},
+        {
+            "role": "assistant",
+            "content": [
+                {"type": "thinking", "thinking": "Where?", "signature": ""},
+                {"type": "text", "text": "I do."},
+                {"type": "tool_use", "id": "c1", "name": "look", "input": {"at": "a"}},
+            ],
+        },
+        {
+            "role": "user",
+            "content": [
+                {"type": "tool_result", "tool_use_id": "c1", "content": "No.", "is_error": True},
+                {"type": "text", "text": "Well?"},
+            ],
+        },
+    ],
+    "tools": [{"name": "look", "input_schema": SCHEMA}, {"type": "web_search_20250305"}],
+    "tool_choice": {"type": "auto", "disable_parallel_tool_use": True},
+    "thinking": {"type": "enabled", "budget_tokens": 2, "display": "omitted"},
+    "output_config": {"effort": "low"},
+    "stop_sequences": ["##"],
+}
+
+RESPONSES = {
+    "model": "any",
+    "instructions": "You look.",
+    "input": [
+        {"role": "user", "content": [{"type": "input_text", "text": "Look."}]},
+        {"type": "reasoning", "id": "rs_1", "summary": [], "encrypted_content": "flashrt1:Pw=="},
+        {"type": "function_call", "call_id": "c1", "name": "look", "arguments": '{"at": "a"}'},
+        {"type": "function_call_output", "call_id": "c1", "output": "No."},
+        {"type": "custom_tool_call", "call_id": "c2", "name": "draw", "input": "x"},
+        {"type": "custom_tool_call_output", "call_id": "c2", "output": "Drawn."},
+        {"type": "web_search_call", "id": "ws_1"},
+        {"role": "developer", "content": "Twice."},
+    ],
+    "tools": [
+        {"type": "function", "name": "look", "parameters": SCHEMA, "strict": False},
+        {"type": "custom", "name": "draw", "format": {"type": "text"}},
+        {"type": "namespace", "name": "n", "tools": [{"type": "function", "name": "look"}]},
+        {"type": "web_search"},
+    ],
+    "tool_choice": {"type": "allowed_tools", "mode": "required", "tools": [{"name": "look"}]},
+    "parallel_tool_calls": False,
+    "max_output_tokens": 3,
+    "reasoning": {"effort": "low", "summary": "auto"},
+    "include": ["reasoning.encrypted_content", "message.output_text.logprobs"],
+    "text": {"format": {"type": "text"}, "verbosity": "low"},
+    "store": True,
+    "metadata": {"a": "b"},
+}
+
 GOOD = (
+    post("/v1/responses", RESPONSES),
+    post("/v1/responses/input_tokens", RESPONSES),
+    post("/v1/responses", {**RESPONSES, "stream": True}, chunked=True),
+    post("/v1/responses", {"input": "hi", "max_output_tokens": 2, "top_logprobs": 2}),
+    post("/v1/messages?beta=true", MESSAGES),
+    post("/v1/messages", {**MESSAGES, "stream": True}, chunked=True),
+    post("/v1/messages/count_tokens", MESSAGES),
     post("/v1/chat/completions", CHAT),
     post("/v1/chat/completions", EVERYTHING),
     post("/v1/chat/completions", {**EVERYTHING, "tool_choice": "required"}),

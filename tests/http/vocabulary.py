@@ -24,7 +24,7 @@ from flashrt.chat.session_call import (
     SessionPage,
     SessionReport,
 )
-from flashrt.errors import FlashRTError, NotFound
+from flashrt.errors import AnswerCancelled, FlashRTError, NotFound
 from flashrt.http.app import make_app
 from flashrt.http.options import HttpOptions
 from flashrt.http.server import Address, serve_app
@@ -32,6 +32,7 @@ from flashrt.items import Failed, Finished, Item, Output, SessionItem, WorkItem
 from flashrt.metrics.record import RequestRecord
 from flashrt.policy.session_calls import SessionWork
 from flashrt.policy.turn import Turn
+from flashrt.stored import AnswerStore
 
 HELLO = {"messages": [{"role": "user", "content": "hi"}]}
 CHAT = "/v1/chat/completions"
@@ -97,10 +98,12 @@ class ScriptedService:
         self.takes = False
         self.softly = False
         self.token_texts = Letters()
+        self.answers = AnswerStore()
         self.refuse_with: Exception | None = None
         self.clients: list[str] = []
         self.waiters: list[str] = []
         self.calls: list[AnySessionCall] = []
+        self.cancelled: list[Item] = []
         self.epoch_s = 1_700_000_000.0
         self.balance = 0
         """Items that were opened and not yet left."""
@@ -164,6 +167,11 @@ class ScriptedService:
         self.balance -= 1
         if isinstance(item, WorkItem):
             self._left_send.send_nowait(item)
+
+    def cancel(self, item: Item) -> None:
+        """As the real one does; the test decides at which boundary the item ends."""
+        item.cancel.cancel(AnswerCancelled("x"))
+        self.cancelled.append(item)
 
     def health(self) -> dict[str, object]:
         return {"status": "ready"}

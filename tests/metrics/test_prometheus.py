@@ -12,7 +12,14 @@ from prometheus_client.parser import text_string_to_metric_families
 import flashrt.errors
 from flashrt.chat.breaks import BreakKind
 from flashrt.engine.drafting.depth import LOOKUP, MTP
-from flashrt.errors import BodyTooLarge, ClientLeft, EngineFailed, FlashRTError, Refused
+from flashrt.errors import (
+    AnswerCancelled,
+    BodyTooLarge,
+    ClientLeft,
+    EngineFailed,
+    FlashRTError,
+    Refused,
+)
 from flashrt.fsm.lifecycle import LIFECYCLE
 from flashrt.fsm.server import ServerState
 from flashrt.metrics.generation import GenerationStats
@@ -138,8 +145,8 @@ def test_every_value_of_every_enum_has_its_series():
 
 
 def test_every_error_of_admission_has_its_series():
-    """413, 429, 503, a failed engine and a client that left; of session calls also 404 and 409. A
-    body is refused at the door."""
+    """413, 429, 503, a failed engine, a cancel and a client that left; of session calls also 404
+    and 409. A body is refused at the door."""
     errors = [e for e in vars(flashrt.errors).values() if isinstance(e, type)]
     refusals = {
         error
@@ -147,7 +154,8 @@ def test_every_error_of_admission_has_its_series():
         if issubclass(error, Refused) and error.status in (404, 409, 413, 429, 503)
     }
     assert all(issubclass(error, FlashRTError) for error in RECORDED_ERRORS)
-    assert set(RECORDED_ERRORS) == refusals - {BodyTooLarge} | {EngineFailed, ClientLeft}
+    ended = {EngineFailed, ClientLeft, AnswerCancelled}
+    assert set(RECORDED_ERRORS) == refusals - {BodyTooLarge} | ended
 
 
 @given(st.lists(records, max_size=12))

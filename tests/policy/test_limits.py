@@ -51,7 +51,7 @@ WORDS = {
     "litellm (OpenHands)": "This model's maximum context length is",
     "gptme": "maximum context length",
 }
-"""What each looks for, told by docs/clients.md; tests/external/test_compaction.py runs them."""
+"""What each looks for, told by docs/compaction.md; tests/external/test_compaction.py runs them."""
 
 WORDS_OF_OTHER_REFUSALS = r"(?i)rate limit|too many requests|time(d )?out|per minute"
 """With these in it, the same clients take a refusal for one that passes by itself."""

@@ -32,6 +32,7 @@ HEAD = Head(request_id="r1", created=1_700_000_000, model="any-name")
 class FakeRecord:
     """A finished request's numbers."""
 
+    prefix_action: str | None = "append"
     prompt_ids: tuple[int, ...] = (1, 2, 3, 4, 5)
     prompt_tokens: int = 5
     completion_tokens: int = 7
