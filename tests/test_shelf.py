@@ -136,9 +136,8 @@ def test_what_goes_for_a_newer_one_is_told_by_its_key(tmp_path):
     shelf = DiskShelf(directory)
     shelf.put(parcel(1, ids=range(60)))
     assert shelf.flush(WITHIN_S)
-    directory.budget_bytes = int(str(directory.report()["bytes"])) or sum(
-        file.stat().st_size for file in directory.path.iterdir()
-    )
+    # Room for one of the two: a manifest has the time in it, which is not always as long.
+    directory.budget_bytes = int(str(directory.report()["bytes"])) + 64
     shelf.put(parcel(2, ids=range(1, 61)))
     assert shelf.flush(WITHIN_S)
     assert [gone for done in shelf.delivered() for gone in done.gone] == [parcel(1).filed.key]

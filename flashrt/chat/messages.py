@@ -31,6 +31,19 @@ TEXT_PARTS = {
 THINKING_PARTS = {"thinking": "thinking", "reasoning": "text", "reasoning_text": "text"}
 """The same for an assistant's thinking."""
 
+IMAGE = "[An image, which this model cannot see.]"
+FILE = "[A file that is no text, which this model cannot read.]"
+SOUND = "[A recording, which this model cannot hear.]"
+
+UNREAD_RESULTS = {
+    **dict.fromkeys(("image", "image_url", "input_image"), IMAGE),
+    **dict.fromkeys(("document", "file", "input_file"), FILE),
+    **dict.fromkeys(("audio", "input_audio"), SOUND),
+}
+"""What the model is told in the place of a part that it cannot read, in the result of a tool. It is
+the model that asked for it, and the client sends it again with every turn: a refusal would end the
+session. Users are refused instead; they can say it in words."""
+
 INLINE_THINKING = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
 
@@ -70,6 +83,8 @@ def _message(message: Any, where: str) -> Json:
     thought = ""
     if role == "assistant" and isinstance(content, list):
         content, thought = _thinking_apart(content)
+    if role == "tool" and isinstance(content, list):
+        content = [unread_result(part) or part for part in content]
     plain: Json = {"role": role, "content": _text(content, f"{where}.content")}
     if role == "assistant":
         _add_thinking(plain, message, thought)
@@ -103,6 +118,12 @@ def _text(content: Any, where: str) -> str:
     if not isinstance(content, Sequence):
         raise BadRequest(f"`{where}` must be a string or a list of text parts.", param=where)
     return "".join(_part(part, f"{where}[{i}]") for i, part in enumerate(content))
+
+
+def unread_result(part: Any) -> str | None:
+    """What the model is told of a part of a tool's result that it cannot read; None: it can."""
+    kind = part.get("type") if isinstance(part, Mapping) else None
+    return UNREAD_RESULTS.get(kind) if isinstance(kind, str) else None
 
 
 def _part(part: Any, where: str) -> str:

@@ -8,7 +8,7 @@ from flashrt.http.desk import JSON, Desk, Dialect, Service
 from flashrt.http.error_answers import add_error_answers
 from flashrt.http.guard import FinishGuard
 from flashrt.http.messages import add_messages_routes
-from flashrt.http.openapi import document
+from flashrt.http.openapi import document_body
 from flashrt.http.options import HttpOptions
 from flashrt.http.page import add_page
 from flashrt.http.responses import add_responses_routes
@@ -84,11 +84,9 @@ def _add_state_routes(
     async def metrics() -> Response:
         return Response(service.metrics(), content_type=PROMETHEUS)
 
-    described = msgspec.json.encode(document(options.version))
-
     @app.get("/openapi.json")
     async def openapi() -> Response:
-        return Response(described, mimetype=JSON)
+        return Response(document_body(options.version), mimetype=JSON)
 
     @app.get("/v1/models")
     async def models() -> Response:

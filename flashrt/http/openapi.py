@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import cache
 from typing import Any
 
 import msgspec
@@ -233,6 +234,12 @@ OPERATIONS = (
     ),
     Operation("get", "/openapi.json", "This document.", dict[str, Any], DOOR),
 )
+
+
+@cache
+def document_body(version: str) -> bytes:
+    """The document as it is sent; made once."""
+    return msgspec.json.encode(document(version))
 
 
 def document(version: str) -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from flashrt.chat.billing import without_billing
+from flashrt.chat.messages import unread_result
 from flashrt.chat.request import Json
 from flashrt.errors import BadRequest
 from flashrt.protocols.messages_thinking import thought_of
@@ -83,7 +84,8 @@ def _result(block: Mapping[str, Any], where: str) -> Json:
             f"`{where}.content` must be a string or a list of text blocks.",
             param=f"{where}.content",
         )
-    text = content if isinstance(content, str) else _texts(content or (), f"{where}.content")
+    blocks = content if isinstance(content, list) else [content or ""]
+    text = _texts((unread_result(block) or block for block in blocks), f"{where}.content")
     if not text and block.get("is_error") is True:
         text = EMPTY_FAILURE
     call_id = _named(block, "tool_use_id", where)

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from flashrt.chat.messages import TEXT_PARTS
+from flashrt.chat.messages import TEXT_PARTS, unread_result
 from flashrt.chat.request import Json
 from flashrt.errors import BadRequest
 from flashrt.protocols.responses_thought import thought_of
@@ -186,6 +186,8 @@ def _readable(content: Any) -> str:
 
 def _output(output: Any, where: str) -> str:
     """A tool's result; some clients send other JSON than a text or a list of parts."""
-    if output is None or isinstance(output, str | list):
-        return _text(output, where)
+    if isinstance(output, list):
+        return _text([unread_result(part) or part for part in output], where)
+    if output is None or isinstance(output, str):
+        return output or ""
     return msgspec.json.encode(output).decode()

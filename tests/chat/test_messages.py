@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashrt.chat.messages import normalized
+from flashrt.chat.messages import UNREAD_RESULTS, normalized
 from flashrt.errors import BadRequest
 
 TEXT = st.text(max_size=6)
@@ -275,12 +275,26 @@ def test_an_assistant_may_have_only_thinking():
     }
 
 
+@pytest.mark.parametrize("kind", UNREAD_RESULTS)
+def test_a_result_that_is_no_text_does_not_end_a_session(kind: str):
+    """It is sent again with every turn; the model is told that there is something."""
+    parts = [
+        {"type": "text", "text": "see "},
+        {"type": kind, kind: {}},
+        {"type": "text", "text": "!"},
+    ]
+
+    assert one(role="tool", content=parts)["content"] == f"see {UNREAD_RESULTS[kind]}!"
+    with pytest.raises(BadRequest):
+        one(role="tool", content=[{"type": "hologram"}])
+
+
 @pytest.mark.parametrize("kind", ["image_url", "input_image", "image", "input_audio", "file"])
 def test_what_is_no_text_is_refused_with_a_reason(kind: str):
     """The client learns which part, and that this model reads text only."""
     part = {"type": kind, kind: {"url": "data:image/png;base64,AA=="}}
 
-    for role in ("user", "tool", "system"):
+    for role in ("user", "system"):
         with pytest.raises(BadRequest, match="reads text only") as caught:
             one(role=role, content=[{"type": "text", "text": "see"}, part])
         assert caught.value.param == "messages[1].content[1]"

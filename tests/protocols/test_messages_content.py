@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from flashrt.chat.messages import normalized
+from flashrt.chat.messages import IMAGE, normalized
 from flashrt.errors import BadRequest
 from flashrt.protocols.chat import read_chat
 from flashrt.protocols.messages import read_messages
@@ -127,6 +127,13 @@ PICTURE = {"type": "image", "source": {}}
 RESULT = {"type": "tool_result", "tool_use_id": "c1"}
 
 
+def test_a_result_with_a_picture_is_read_all_the_same():
+    """The model is told of it; a refusal would end the session."""
+    message = {"role": "user", "content": [{**RESULT, "content": [text("see "), PICTURE]}]}
+
+    assert conversation(None, [message])[0]["content"] == f"see {IMAGE}"
+
+
 @pytest.mark.parametrize(
     ("message", "param"),
     [
@@ -149,7 +156,7 @@ RESULT = {"type": "tool_result", "tool_use_id": "c1"}
         ),
         ({"role": "user", "content": [{**RESULT, "content": 3}]}, "messages[0].content[0].content"),
         (
-            {"role": "user", "content": [{**RESULT, "content": [text("a"), PICTURE]}]},
+            {"role": "user", "content": [{**RESULT, "content": [text("a"), {"type": "what"}]}]},
             "messages[0].content[0].content[1]",
         ),
     ],

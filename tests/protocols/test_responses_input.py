@@ -2,6 +2,7 @@
 
 import pytest
 
+from flashrt.chat.messages import IMAGE
 from flashrt.chat.request import Json
 from flashrt.errors import BadRequest
 from flashrt.protocols.responses_input import COMPACTED, messages_of, resolved, tools_in
@@ -86,6 +87,13 @@ def test_a_result_is_a_text_however_it_is_sent(output, text):
     assert messages_of([call("1"), result("1", output)])[1]["content"] == text
 
 
+def test_a_result_with_an_image_is_read_all_the_same():
+    """The model is told of it; a refusal would end the session."""
+    seen = [{"type": "input_text", "text": "see "}, {"type": "input_image", "image_url": "data:"}]
+
+    assert messages_of([call("1"), result("1", seen)])[1]["content"] == f"see {IMAGE}"
+
+
 @pytest.mark.parametrize(
     ("item", "param"),
     [
@@ -95,7 +103,7 @@ def test_a_result_is_a_text_however_it_is_sent(output, text):
         ({"type": 3}, "input[1].type"),
         ({"role": "user", "content": 3}, "input[1].content"),
         ({"role": "user", "content": [{"type": "input_image"}]}, "input[1].content[0]"),
-        (result("1", [{"type": "input_image"}]), "input[1].output[0]"),
+        (result("1", [{"type": "what"}]), "input[1].output[0]"),
         ({"type": "function_call", "call_id": "x"}, "input[1].name"),
     ],
 )
