@@ -9,7 +9,7 @@ import attrs
 from quart import Quart, Response, request
 from werkzeug.exceptions import HTTPException
 
-from flashrt.errors import EngineFailed, FlashRTError, PromptTooLong, Refused
+from flashrt.errors import EngineFailed, FlashRTError, PromptTooLong, QueueFull, Refused
 from flashrt.http.messages import PATH as MESSAGES_PATH
 from flashrt.http.messages import refusal as messages_refusal
 from flashrt.http.options import HttpOptions
@@ -31,6 +31,10 @@ OVERFLOW_STATUSES: Mapping[str, int] = {
 }
 """Of a prompt that is too long, by how a path begins; --overflow-status for all others."""
 
+# Codex gives up at once on a 429, and waits as long as a 503 says.
+FULL_STATUSES: Mapping[str, int] = {RESPONSES_PATH: 503}
+"""Of a full queue, by how a path begins; 429 for all others."""
+
 
 def add_error_answers(app: Quart, options: HttpOptions) -> None:
     """Answer every exception of a route."""
@@ -38,10 +42,7 @@ def add_error_answers(app: Quart, options: HttpOptions) -> None:
     @app.errorhandler(FlashRTError)
     async def known(error: FlashRTError) -> Response:
         fault = fault_of(error)
-        if isinstance(error, PromptTooLong):
-            status = _of_path(OVERFLOW_STATUSES, options.overflow_status)
-            fault = attrs.evolve(fault, status=status)
-        answer = _answer(fault)
+        answer = _answer(attrs.evolve(fault, status=_status(error, fault, options)))
         if isinstance(error, Refused) and error.retry_after_s is not None:
             answer.headers["Retry-After"] = str(error.retry_after_s)
         if isinstance(error, EngineFailed):
@@ -63,6 +64,15 @@ def add_error_answers(app: Quart, options: HttpOptions) -> None:
     async def unforeseen(error: Exception) -> Response:
         log.error("a request failed", exc_info=error)
         return _answer(fault_of(error))
+
+
+def _status(error: FlashRTError, fault: Fault, options: HttpOptions) -> int:
+    match error:
+        case PromptTooLong():
+            return _of_path(OVERFLOW_STATUSES, options.overflow_status)
+        case QueueFull():
+            return _of_path(FULL_STATUSES, fault.status)
+    return fault.status
 
 
 def _of_path(table: Mapping[str, T], otherwise: T) -> T:

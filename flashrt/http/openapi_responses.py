@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
-from flashrt.http.operations import ANSWER, BODY, DOOR, Operation
+from flashrt.http.operations import BODY, DOOR, Operation
 from flashrt.protocols.responses import ResponsesFields
 from flashrt.protocols.responses_events import AnyEvent
 from flashrt.protocols.responses_listing import PAGE_MAX, ItemList
@@ -26,7 +26,7 @@ RESPONSES_OPERATIONS = (
         "/v1/responses",
         "Answer a conversation in the words of the Responses API.",
         Response,
-        ANSWER,
+        (*BODY, 500, 503),
         ResponsesFields,
         AnyEvent,
         {"model": "any", "input": "Hello", "max_output_tokens": 16},

@@ -8,7 +8,7 @@ from openai.types.responses import Response, ResponseItemList
 
 from flashrt.chat.deltas import FinishReason, TextDelta, ThinkingDelta
 from flashrt.engine.protocol import TokenLogprobs
-from flashrt.errors import EngineFailed, PromptTooLong
+from flashrt.errors import EngineFailed, PromptTooLong, QueueFull
 from flashrt.items import Output, WorkItem
 from tests.http.vocabulary import (
     ScriptedService,
@@ -374,3 +374,14 @@ async def test_an_answer_is_whole_on_a_connection_that_closes():
         text += await read_all(stream)
 
     assert text.count(b"event: response.completed") == 1
+
+
+async def test_a_full_queue_says_503_and_when_to_come_back():
+    """Codex gives up on a 429 at once, and waits as long as a 503 says."""
+    service = ScriptedService(whole_answer("a"))
+    service.refuse_with = QueueFull("full", retry_after_s=3)
+    async with serving(service) as server:
+        answer = await server.client.post(PATH, json={"input": "hi"})
+
+    assert (answer.status_code, answer.headers["retry-after"]) == (503, "3")
+    assert answer.json()["error"]["code"] == "queue_full"
