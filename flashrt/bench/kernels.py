@@ -16,9 +16,9 @@ def parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m flashrt.bench.kernels",
         description="Time the device kernels on random weights of a named shape, one GPU. "
-        "Takes about a minute and, for 27b, 60 GB of device memory.",
+        "Takes about a minute and, for 27b, 60 GB of device memory (35b-a3b: 75).",
     )
-    parser.add_argument("--shape", default="27b", choices=("27b", "tiny"))
+    parser.add_argument("--shape", default="27b", choices=("27b", "35b-a3b", "tiny", "tiny-moe"))
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 8], metavar="N",
                         help="rows of a step, 1 to 64 (default: 1 4 8)")  # fmt: skip
     parser.add_argument("--context", type=int, nargs="+", default=[512, 32768], metavar="N",

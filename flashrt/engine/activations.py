@@ -99,14 +99,17 @@ class Activations:
         return projected + max(turning, attending, gating)
 
     def _feed_forward(self, rows: int) -> int:
-        """Dense, or every expert's rows one after the other."""
+        """Dense, or every expert's rows one after the other; kernels keep each answer apart."""
         c = self.config
         if c.moe is None:
             return self._mlp(rows, c.intermediate_size)
         inner = max(c.moe.intermediate_size, c.moe.shared_intermediate_size)
         scores = 6 * rows * (c.moe.experts + 1) * WIDE
         total = 3 * rows * c.hidden_size * WIDE
-        return scores + total + self._mlp(rows, inner)
+        in_turn = total + self._mlp(rows, inner)
+        slots = c.moe.experts_per_row + 1
+        apart = rows * slots * (c.hidden_size * WIDE + inner * self.size)
+        return scores + max(in_turn, apart)
 
     def _mlp(self, rows: int, inner: int) -> int:
         out = rows * self.config.hidden_size * self.size

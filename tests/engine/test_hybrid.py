@@ -30,8 +30,14 @@ PLACES = [
     *(pytest.param((dtype, "cuda"), marks=pytest.mark.gpu) for dtype in DTYPES),
 ]
 MIXTURE = Shape(layers=2, interval=2, experts=5, experts_per_row=2)
+GPU_MIXTURES = [pytest.param((dtype, "cuda", MIXTURE), marks=pytest.mark.gpu) for dtype in DTYPES]
 SEEDED = SamplingParams(temperature=1.0, seed=5)
 PROMPT = ids(400)
+
+
+def named(place: tuple) -> str:
+    """Of one of them."""
+    return f"{place[1]} {place[0]}" + " mixture" * (len(place) > 2)
 
 
 @pytest.fixture(
@@ -40,8 +46,9 @@ PROMPT = ids(400)
         *PLACES,
         pytest.param((torch.bfloat16, "cpu", MIXTURE), marks=pytest.mark.slow),
         pytest.param((torch.float32, "cpu", MIXTURE), marks=pytest.mark.slow),
+        *GPU_MIXTURES,
     ],
-    ids=lambda place: f"{place[1]} {place[0]}" + " mixture" * (len(place) > 2),
+    ids=named,
 )
 def engines(request) -> list[HybridEngine]:
     """Three of the same weights."""
@@ -67,14 +74,17 @@ def spare(engines) -> HybridEngine:
 
 
 # The checks' own laws; that they hold in bfloat16 too is what the other tests here show.
-CHECKED = [PLACES[0], pytest.param(PLACES[1], marks=pytest.mark.slow), *PLACES[2:]]
+CHECKED = [
+    *(PLACES[0], pytest.param(PLACES[1], marks=pytest.mark.slow), *PLACES[2:]),
+    *GPU_MIXTURES,
+]
 
 
-@pytest.fixture(scope="module", params=CHECKED, ids=lambda place: f"{place[1]} {place[0]}")
+@pytest.fixture(scope="module", params=CHECKED, ids=named)
 def small_pair(request) -> tuple[HybridEngine, HybridEngine]:
     """With the window that the contract fills."""
-    dtype, device = request.param
-    one, other = (make_drafted(dtype=dtype, device=device, max_seq=256) for _ in range(2))
+    dtype, device, *shape = request.param
+    one, other = (make_drafted(*shape, dtype=dtype, device=device, max_seq=256) for _ in range(2))
     return one, other
 
 

@@ -53,12 +53,12 @@ def usable(device: torch.device) -> bool:
 
 
 def knows(config: ModelConfig) -> bool:
-    """Whether there are kernels for every part of this shape: dense, heads of 16, 32, 64, ..."""
+    """Whether there are kernels for every part of this shape: heads of 16, 32, 64, ..."""
     sides = (config.head_dim, config.linear_key_dim, config.linear_value_dim)
     fit = all(side >= 16 and side & (side - 1) == 0 for side in sides)
     # With fewer value columns, Triton 3.6 makes wrong code of the products with long keys.
     wide = config.linear_value_dim >= min(64, config.linear_key_dim)
-    return config.moe is None and fit and wide
+    return fit and wide
 
 
 def head_copy_bytes(config: ModelConfig, device: torch.device) -> int:

@@ -15,13 +15,13 @@ from flashrt.engine.buffers import CHUNK
 from flashrt.engine.kernels.attention import prepare
 from flashrt.engine.kernels.blockattention import attend_block
 from flashrt.engine.kernels.chunks import Taps, delta_block
+from flashrt.engine.kernels.ffn import block_ffn
 from flashrt.engine.kernels.graphs import borders
-from flashrt.engine.kernels.norm import add_norm, gated_norm, silu_mul
+from flashrt.engine.kernels.norm import add_norm, gated_norm
 from flashrt.engine.kernels.tail import store_tail
 from flashrt.engine.kernels.words import Words
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
-from flashrt.engine.weights import MlpWeights
 
 ROWS_MAX = 2048
 """Rows of one pass: where the library's products are fastest, and the memory they need is small."""
@@ -63,21 +63,19 @@ class BlockStep:
         """The same, for a graph; see `graphs.Body`."""
         c = self.model.config
         x = self.model.weights.embed[self.ids[:count]]
-        part: Tensor | None = None
+        parts: Tensor | None = None
         ends = borders(len(self.model.layers))
         for number, layer in enumerate(self.model.layers):
             if number in ends:
                 yield None
-            y = add_norm(x, part, layer.input_scale, layer.eps)
+            y = add_norm(x, parts, layer.input_scale, layer.eps)
             if isinstance(layer.mixer, LinearMixer):
-                part = self._linear(layer.mixer, y)[None]
+                parts = self._linear(layer.mixer, y)[None]
             else:
-                part = self._full(layer.mixer, y, keys)[None]
-            y = add_norm(x, part, layer.post_scale, layer.eps)
-            assert isinstance(layer.mlp, MlpWeights)
-            gated = silu_mul(functional.linear(y, layer.mlp.gate_up))
-            part = functional.linear(gated, layer.mlp.down)[None]
-        hidden = add_norm(x, part, self.model.final_scale, c.rms_eps)
+                parts = self._full(layer.mixer, y, keys)[None]
+            y = add_norm(x, parts, layer.post_scale, layer.eps)
+            parts = block_ffn(y, layer.mlp, self.at)
+        hidden = add_norm(x, parts, self.model.final_scale, c.rms_eps)
         store_tail(self.model.buffers.hidden, self.at, hidden)
         yield hidden
 

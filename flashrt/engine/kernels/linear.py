@@ -33,7 +33,7 @@ def _columns(X, m, k, rows, K, EVEN: tl.constexpr):
 
 
 @triton.jit
-def _divided(total, SQUARES, m, rows, K, eps, BLOCKS: tl.constexpr, PADDED: tl.constexpr):
+def divided(total, SQUARES, m, rows, K, eps, BLOCKS: tl.constexpr, PADDED: tl.constexpr):
     """Sums [n, m] over the rms of row m, from the squares of its blocks; as they are without."""
     if BLOCKS > 0:
         b = tl.arange(0, PADDED)
@@ -52,11 +52,11 @@ def _put(Y, total, n, m, part, rows, N):
 
 
 @triton.jit
-def _put_gated(Y, total, pair, m, rows, N, TILE: tl.constexpr, COLUMNS: tl.constexpr):
+def gated(total, TILE: tl.constexpr, COLUMNS: tl.constexpr):
     """silu(gate) * up: the first half of the tile's rows are gates, the second their ups."""
     halves = tl.permute(tl.reshape(total, (2, TILE // 2, COLUMNS)), (1, 2, 0))
     gate, up = tl.split(halves)
-    _put(Y, gate * tl.sigmoid(gate) * up, pair, m, 0, rows, N)
+    return gate * tl.sigmoid(gate) * up
 
 
 @triton.jit
@@ -65,9 +65,9 @@ def _finish(
     GATED: tl.constexpr, TILE: tl.constexpr, COLUMNS: tl.constexpr,
 ):  # fmt: skip
     """Divide, gate and store one group's sums."""
-    total = _divided(total, SQUARES, m, rows, K, eps, BLOCKS, PADDED)
+    total = divided(total, SQUARES, m, rows, K, eps, BLOCKS, PADDED)
     if GATED:
-        _put_gated(Y, total, out, m, rows, N, TILE, COLUMNS)
+        _put(Y, gated(total, TILE, COLUMNS), out, m, 0, rows, N)
     else:
         _put(Y, total, out, m, part, rows, N)
 

@@ -15,15 +15,15 @@ from torch.nn import functional
 from flashrt.engine.buffers import RING
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.drafthead import DraftHead
+from flashrt.engine.kernels.ffn import rows_ffn
 from flashrt.engine.kernels.graphs import Graph, capturing, in_one
-from flashrt.engine.kernels.linear import rows_linear, rows_linear_parts, rows_silu_mul
+from flashrt.engine.kernels.linear import rows_linear, rows_linear_parts
 from flashrt.engine.kernels.model import BLOCKS, KernelModel
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm
 from flashrt.engine.kernels.words import Words
 from flashrt.engine.linear import GROUP
 from flashrt.engine.mtp import Choose, MtpLayer, likeliest
 from flashrt.engine.passes import BlockPass
-from flashrt.engine.weights import MlpWeights
 
 DRAFTS_MAX = 64
 """Drafted ids that the device remembers."""
@@ -74,9 +74,7 @@ class MtpStep:
         o = attend_rows(q, layer.mixer.kv, words[:3], keys, rows)
         parts = rows_linear_parts(o.flatten(1), layer.mixer.weights.o_proj)
         y = add_half_norm(x, parts, layer.layer.post_scale, layer.layer.eps)
-        mlp = layer.layer.mlp
-        assert isinstance(mlp, MlpWeights)
-        parts = rows_linear_parts(rows_silu_mul(y, mlp.gate_up), mlp.down)
+        parts = rows_ffn(y, layer.layer.mlp, words[:3])
         self.row.copy_(add_norm(x, parts, layer.scales[2], layer.layer.eps))
         logits = self.head.logits(self.row)
         best = logits.argmax(-1)

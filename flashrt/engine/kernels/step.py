@@ -11,13 +11,13 @@ from torch import Tensor
 
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
+from flashrt.engine.kernels.ffn import rows_ffn
 from flashrt.engine.kernels.graphs import borders
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
     head_linear,
     rows_linear,
     rows_linear_parts,
-    rows_silu_mul,
 )
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm, gated_norm, store_in_ring
 from flashrt.engine.kernels.words import Words
@@ -70,7 +70,7 @@ class RowsStep:
             else:
                 parts = self._full(layer.mixer, y, keys)
             y = add_half_norm(x, parts, layer.post_scale, layer.eps)
-            parts = rows_linear_parts(rows_silu_mul(y, layer.mlp.gate_up), layer.mlp.down)
+            parts = rows_ffn(y, layer.mlp, self.at)
         hidden = add_norm(x, parts, self.model.final_scale, self.model.config.rms_eps)
         store_in_ring(self.model.buffers.hidden, self.at, hidden)
         yield hidden

@@ -49,3 +49,20 @@ def tile_for(n: int, k: int, element_size: int = 2) -> Tile:
     programs, steps = -(-n // rows), k // depth
     parts = max(1, min(4, PROGRAMS_WANTED // programs, steps // 8))
     return Tile(rows, depth, 4, 3, parts)
+
+
+EXPERTS: Mapping[bool, Mapping[bool, Tile]] = {
+    # Of few rows: as many programs as one row's experts have tiles must fill the device.
+    False: {True: Tile(32, 256, 4, 4), False: Tile(64, 128, 4, 3)},
+    # Of a block.
+    True: {True: Tile(128, 64, 8, 4), False: Tile(128, 64, 8, 4)},
+}
+"""By whether they are for a block, and whether gates and ups are computed; not measured yet."""
+
+
+def expert_tile(k: int, element_size: int, *, block: bool, gated: bool = False) -> Tile:
+    """The tile of an expert's matrix [n, k]; of a gated one, half of its rows are gates."""
+    if element_size > 2:
+        return Tile(32, 32, 4, 2)
+    tile = EXPERTS[block][gated]
+    return tile if k >= tile.depth else attrs.evolve(tile, depth=max(32, 1 << k.bit_length() - 1))

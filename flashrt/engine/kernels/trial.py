@@ -18,46 +18,51 @@ from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import FULL, ModelConfig
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
+from flashrt.engine.kernels.ffn import rows_ffn
 from flashrt.engine.kernels.graphs import Graph, capturing, in_one
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
     head_linear,
     rows_linear,
     rows_linear_parts,
-    rows_silu_mul,
 )
 from flashrt.engine.kernels.norm import add_half_norm
 from flashrt.engine.kernels.step import RowsStep
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
-from flashrt.engine.shapes import DENSE, PATTERN
+from flashrt.engine.shapes import DENSE, MIXTURE, PATTERN, TINY_MIXTURE
 from flashrt.engine.weights import (
+    FfnWeights,
     FullAttentionWeights,
     LayerWeights,
     LinearAttentionWeights,
     MlpWeights,
     ModelWeights,
+    MoeWeights,
 )
 
 PLAIN = attrs.evolve(DENSE, mtp_layers=0)
+TINY = attrs.evolve(
+    PLAIN,
+    vocab_size=8256,
+    hidden_size=128,
+    intermediate_size=256,
+    layer_types=PATTERN * 2,
+    num_heads=4,
+    num_kv_heads=2,
+    head_dim=64,
+    rotary_dim=16,
+    linear_key_heads=2,
+    linear_value_heads=4,
+    linear_key_dim=32,
+    linear_value_dim=32,
+    max_positions=40960,
+)
 SHAPES: Mapping[str, ModelConfig] = {
     "27b": PLAIN,
-    "tiny": attrs.evolve(
-        PLAIN,
-        vocab_size=8256,
-        hidden_size=128,
-        intermediate_size=256,
-        layer_types=PATTERN * 2,
-        num_heads=4,
-        num_kv_heads=2,
-        head_dim=64,
-        rotary_dim=16,
-        linear_key_heads=2,
-        linear_value_heads=4,
-        linear_key_dim=32,
-        linear_value_dim=32,
-        max_positions=40960,
-    ),
+    "35b-a3b": attrs.evolve(MIXTURE, mtp_layers=0),
+    "tiny": TINY,
+    "tiny-moe": attrs.evolve(TINY, intermediate_size=0, moe=TINY_MIXTURE.moe),
 }
 """Shapes that can be measured without a checkpoint."""
 
@@ -110,15 +115,24 @@ def random_weights(
             out_proj=normal(h, c.value_width),
         )
 
-    layers = tuple(
-        LayerWeights(
-            input_norm=normal(h), post_norm=normal(h), mixer=mixer(kind),
-            mlp=MlpWeights(
-                gate_up=normal(2 * c.intermediate_size, h), down=normal(h, c.intermediate_size)
-            ),
+    def mlp(inner: int) -> MlpWeights:
+        return MlpWeights(gate_up=normal(2 * inner, h), down=normal(h, inner))
+
+    def ffn() -> FfnWeights:
+        if (moe := c.moe) is None:
+            return mlp(c.intermediate_size)
+        return MoeWeights(
+            router=normal(moe.experts + 1, h, of=torch.float32),
+            gate_up=normal(moe.experts, 2 * moe.intermediate_size, h),
+            down=normal(moe.experts, h, moe.intermediate_size),
+            shared=mlp(moe.shared_intermediate_size),
+            experts_per_row=moe.experts_per_row,
         )
+
+    layers = tuple(
+        LayerWeights(input_norm=normal(h), post_norm=normal(h), mixer=mixer(kind), mlp=ffn())
         for kind in c.layer_types
-    )  # fmt: skip
+    )
     embed = normal(c.vocab_size, h, std=1)
     lm_head = embed if c.tied_embeddings else normal(c.vocab_size, h)
     return ModelWeights(embed, layers, normal(h), lm_head, checksum="random")
@@ -127,17 +141,26 @@ def random_weights(
 # -- bytes -----------------------------------------------------------------------------------------
 
 
-def weight_bytes(model: Model) -> int:
-    """Of all matrices that one step reads whole: every one but the embedding table."""
+def weight_bytes(model: Model, rows: int = 1) -> int:
+    """Of all matrices that a step of `rows` rows reads: every one but the embedding table."""
     mixers = [layer.mixer.weights for layer in model.layers]
     matrices = [model.weights.lm_head]
-    matrices += [matrix for layer in model.layers for matrix in (layer.mlp.gate_up, layer.mlp.down)]
     for weights in mixers:
         if isinstance(weights, LinearAttentionWeights):
             matrices += (weights.in_proj, weights.out_proj)
         else:
             matrices += (weights.qkv_proj, weights.o_proj)
-    return sum(matrix.nbytes for matrix in matrices)
+    ffns = sum(_ffn_bytes(layer.mlp, rows) for layer in model.layers)
+    return ffns + sum(matrix.nbytes for matrix in matrices)
+
+
+def _ffn_bytes(weights: FfnWeights, rows: int) -> int:
+    """Of routed experts, those that `rows` rows are expected to choose among them at random."""
+    if isinstance(weights, MlpWeights):
+        return weights.gate_up.nbytes + weights.down.nbytes
+    routed = weights.gate_up.nbytes + weights.down.nbytes
+    missed = (1 - weights.experts_per_row / len(weights.gate_up)) ** rows
+    return round(routed * (1 - missed)) + weights.router.nbytes + _ffn_bytes(weights.shared, rows)
 
 
 def state_bytes(model: Model, context: int) -> int:
@@ -193,7 +216,7 @@ def measure(model: Model, rows: int, context: int, bandwidth: float) -> Iterator
     def figure(name: str, needed: int, body: Callable[[], Tensor]) -> Figure:
         return Figure(name, rows, context, median_ms(body), needed / bandwidth * 1e3)
 
-    weights, state = weight_bytes(model), state_bytes(model, 0)
+    weights, state = weight_bytes(model, rows), state_bytes(model, 0)
     kv = state_bytes(model, context) - state
     yield figure("all linears", weights, linears(step, rows))
     yield figure("delta rule", state, deltas(step, rows))
@@ -216,11 +239,13 @@ def noise(model: Model, *shape: int) -> Tensor:
 
 
 def linears(step: RowsStep, rows: int) -> Body:
-    """Every product of a step, in its order."""
+    """Every product of a step, in its order; of a mixture, with its choice of experts."""
     model = step.model
     c = model.config
-    widths = (c.hidden_size, c.value_width, c.num_heads * c.head_dim, c.intermediate_size)
+    widths = (c.hidden_size, c.value_width, c.num_heads * c.head_dim)
     inputs = {width: noise(model, rows, width) for width in widths}
+    layer = model.layers[0]
+    half = add_half_norm(inputs[c.hidden_size], None, layer.post_scale, layer.eps)
 
     def body() -> Tensor:
         x = inputs[c.hidden_size]
@@ -232,8 +257,7 @@ def linears(step: RowsStep, rows: int) -> Body:
                 into, out = weights.qkv_proj, weights.o_proj
             rows_linear(x, into)
             rows_linear_parts(inputs[out.shape[1]], out)
-            rows_silu_mul(x, layer.mlp.gate_up)
-            rows_linear_parts(inputs[c.intermediate_size], layer.mlp.down)
+            rows_ffn(half, layer.mlp, step.at)
         return head_linear(x, model.weights.lm_head)
 
     return body

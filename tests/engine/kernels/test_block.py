@@ -12,6 +12,7 @@ from flashrt.engine.kernels.block import BlockStep  # isort: skip
 from flashrt.engine.kernels.trial import SHAPES, random_model  # isort: skip
 
 pytestmark = pytest.mark.gpu
+KINDS = pytest.mark.parametrize("kind", ["tiny", "tiny-moe"])
 MAX_SEQ = 2048
 IDS = [(7919 * i + 11) % 8256 for i in range(900)]
 
@@ -53,10 +54,11 @@ def test_a_pass_equals_the_reference(start: int, count: int):
 
 
 @torch.inference_mode()
+@KINDS
 @pytest.mark.parametrize("size", [128, 256])
-def test_dead_rows_leave_nothing(size: int):
+def test_dead_rows_leave_nothing(kind: str, size: int):
     """What is not a live row's is as it was before."""
-    model = random_model(SHAPES["tiny"], MAX_SEQ, CUDA)
+    model = random_model(SHAPES[kind], MAX_SEQ, CUDA)
     for tensor in (model.buffers.kv, model.buffers.keys, model.buffers.hidden):
         tensor.fill_(7)
 
@@ -70,9 +72,10 @@ def test_dead_rows_leave_nothing(size: int):
 
 
 @torch.inference_mode()
-def test_a_pass_repeats_its_bits():
+@KINDS
+def test_a_pass_repeats_its_bits(kind: str):
     """The same block twice from nothing, in passes of one size."""
-    one, other = (random_model(SHAPES["tiny"], MAX_SEQ, CUDA) for _ in range(2))
+    one, other = (random_model(SHAPES[kind], MAX_SEQ, CUDA) for _ in range(2))
 
     assert torch.equal(run(one, 100, 300, 512), run(other, 100, 300, 512))
     for name in ("kv", "values", "keys", "decays", "anchors", "hidden", "raw"):

@@ -39,9 +39,9 @@ def test_kernels_do_not_know_few_values_beside_long_keys(keys: int, values: int,
     assert knows(config) is known
 
 
-def test_kernels_do_not_know_mixtures_of_experts():
-    """Such a model goes the torch way."""
-    moe = MoeConfig(experts=8, experts_per_row=2, intermediate_size=64, shared_intermediate_size=64)
+def test_kernels_know_mixtures_of_experts():
+    """Of any width; their heads are asked the same as those of a dense model."""
+    moe = MoeConfig(experts=5, experts_per_row=2, intermediate_size=24, shared_intermediate_size=40)
 
-    assert knows(CONFIG)
-    assert not knows(attrs.evolve(CONFIG, moe=moe))
+    assert knows(attrs.evolve(CONFIG, moe=moe))
+    assert not knows(attrs.evolve(CONFIG, moe=moe, head_dim=96))

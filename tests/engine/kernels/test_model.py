@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from flashrt.engine.buffers import CHUNK, Buffers
+from flashrt.engine.config import ModelConfig
 from flashrt.engine.model import Model
 from tests.engine.kernels.compare import CUDA, distance
 
@@ -11,23 +12,27 @@ from flashrt.engine.kernels.model import BLOCKS, KernelModel  # isort: skip
 from flashrt.engine.kernels.trial import SHAPES, random_weights  # isort: skip
 
 pytestmark = pytest.mark.gpu
+KINDS = pytest.mark.parametrize("kind", ["tiny", "tiny-moe"])
 CONFIG = SHAPES["tiny"]
 MAX_SEQ = 5000
 IDS = [(7919 * i + 11) % CONFIG.vocab_size for i in range(3 * CHUNK)]
 
 
-def build(kind: type[Model], dtype: torch.dtype = torch.bfloat16) -> Model:
-    buffers = Buffers.allocate(CONFIG, MAX_SEQ, CUDA, dtype)
-    model = kind(CONFIG, random_weights(CONFIG, CUDA, dtype), buffers)
+def build(
+    kind: type[Model], dtype: torch.dtype = torch.bfloat16, config: ModelConfig = CONFIG
+) -> Model:
+    buffers = Buffers.allocate(config, MAX_SEQ, CUDA, dtype)
+    model = kind(config, random_weights(config, CUDA, dtype), buffers)
     buffers.clear_start()
     return model
 
 
 @torch.inference_mode()
+@KINDS
 @pytest.mark.parametrize("size", [2, 16, 40, 64])
-def test_graphs_and_separate_launches_leave_the_same_state(size: int):
+def test_graphs_and_separate_launches_leave_the_same_state(kind: str, size: int):
     """One row at a time by graph, and groups without one; also over folds."""
-    one, other = build(KernelModel), build(KernelModel)
+    one, other = (build(KernelModel, config=SHAPES[kind]) for _ in range(2))
     anchor = 0
     for i, id_ in enumerate(IDS):
         one.rows([id_], i, anchor)
@@ -44,9 +49,10 @@ def test_graphs_and_separate_launches_leave_the_same_state(size: int):
 
 
 @torch.inference_mode()
-def test_rows_behind_a_block_equal_the_torch_model():
+@KINDS
+def test_rows_behind_a_block_equal_the_torch_model(kind: str):
     """A prompt goes the torch way in both; then rows, in float32, a fold among them."""
-    ours, theirs = build(KernelModel, torch.float32), build(Model, torch.float32)
+    ours, theirs = (build(one, torch.float32, SHAPES[kind]) for one in (KernelModel, Model))
     start = CHUNK - 3
     for model in (ours, theirs):
         model.block(IDS[:start], 0)
@@ -75,10 +81,11 @@ def test_a_block_by_graphs_leaves_what_the_torch_model_leaves(length: int):
 
 
 @torch.inference_mode()
+@KINDS
 @pytest.mark.parametrize("length", [3, 100, 500])
-def test_a_graph_has_the_bits_of_a_block_launched_apart(length: int):
+def test_a_graph_has_the_bits_of_a_block_launched_apart(kind: str, length: int):
     """A size's graph, and the same pass kernel by kernel."""
-    one, other = build(KernelModel), build(KernelModel)
+    one, other = (build(KernelModel, config=SHAPES[kind]) for _ in range(2))
     ids = (IDS * 3)[:length]
     size = next(size for size in BLOCKS if length <= size)
 

@@ -9,7 +9,7 @@ from torch import Tensor
 from flashrt.engine.mtp import TorchMtpRows, likeliest
 from tests.engine.drafted import make_drafted
 from tests.engine.kernels.compare import distance
-from tests.engine.models import ids
+from tests.engine.models import MIXTURE, PLAIN, Shape, ids
 
 from flashrt.engine.kernels.mtp import KernelMtpRows  # isort: skip
 
@@ -19,9 +19,9 @@ IDS = ids(150)
 SLOTS = 40
 
 
-def build(dtype: torch.dtype) -> KernelMtpRows:
+def build(dtype: torch.dtype, shape: Shape = PLAIN) -> KernelMtpRows:
     """Behind a prompt of all IDS, with nothing in the slots."""
-    live = make_drafted(dtype=dtype, device="cuda", max_seq=512)._live
+    live = make_drafted(shape, dtype=dtype, device="cuda", max_seq=512)._live
     assert live.mtp is not None
     live.process_block(IDS)
     rows = live.mtp.rows
@@ -54,10 +54,15 @@ def test_slots_have_their_bits_in_any_group(dtype: torch.dtype):
 
 
 @torch.inference_mode()
-@DTYPES
-def test_slots_and_drafts_equal_the_reference(dtype: torch.dtype):
+@pytest.mark.parametrize(
+    ("dtype", "shape"),
+    # Rounded rows may choose other experts than the torch layer's.
+    [(torch.float32, PLAIN), (torch.bfloat16, PLAIN), (torch.float32, MIXTURE)],
+    ids=["float32", "bfloat16", "float32 mixture"],
+)
+def test_slots_and_drafts_equal_the_reference(dtype: torch.dtype, shape: Shape):
     """K and V against those of the torch layer over the same hidden rows, and the drafted ids."""
-    rows = build(dtype)
+    rows = build(dtype, shape)
     kv = rows.step.layer.mixer.kv
     torch_rows = TorchMtpRows(rows.step.layer)
     seen: list[Tensor] = []
@@ -99,9 +104,10 @@ def test_a_block_fills_its_slots_and_no_other(count: int):
 
 @torch.inference_mode()
 @DTYPES
-def test_likeliest_drafts_need_no_host_between_them(dtype: torch.dtype):
+@pytest.mark.parametrize("shape", [PLAIN, MIXTURE], ids=["dense", "mixture"])
+def test_likeliest_drafts_need_no_host_between_them(dtype: torch.dtype, shape: Shape):
     """The same ids and slots as by choosing each on the host."""
-    rows = build(dtype)
+    rows = build(dtype, shape)
     kv = filled(rows, [16], rows.step.layer.mixer.kv)
 
     quick = rows.draft((), SLOTS, IDS[SLOTS + 1], 5, likeliest)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from flashrt.engine.kernels.tiles import MEASURED, tile_for
+from flashrt.engine.kernels.tiles import MEASURED, expert_tile, tile_for
 
 
 @pytest.mark.parametrize("shape", sorted(MEASURED), ids=str)
@@ -25,3 +25,18 @@ def test_any_shape_has_a_tile_that_the_units_take(n: int, k: int, size: int):
         assert side >= 16
         assert side & (side - 1) == 0
     assert 1 <= tile.parts <= max(1, k // tile.depth)
+
+
+@pytest.mark.parametrize("k", [16, 24, 64, 512, 1024, 2048, 4096])
+@pytest.mark.parametrize("size", [2, 4])
+@pytest.mark.parametrize("block", [False, True])
+@pytest.mark.parametrize("gated", [False, True])
+def test_any_expert_has_a_tile_that_the_units_take(k: int, size: int, block: bool, gated: bool):
+    """And the shapes of the family have no ragged step."""
+    tile = expert_tile(k, size, block=block, gated=gated)
+
+    assert tile.rows >= 32
+    assert tile.depth >= 16
+    assert tile.rows & (tile.rows - 1) == tile.depth & (tile.depth - 1) == 0
+    assert tile.depth <= max(k, 32)
+    assert k < 512 or k % tile.depth == 0

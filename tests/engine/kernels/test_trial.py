@@ -9,9 +9,10 @@ from flashrt.engine.kernels import trial  # isort: skip
 pytestmark = pytest.mark.gpu
 
 
-def test_a_report_has_every_part_of_every_step(capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("shape", ["tiny", "tiny-moe"])
+def test_a_report_has_every_part_of_every_step(shape: str, capsys: pytest.CaptureFixture[str]):
     """One figure per part, rows and context, each positive and above its bound."""
-    report = trial.report("tiny", rows=[1, 4], contexts=[512])
+    report = trial.report(shape, rows=[1, 4], contexts=[512])
 
     assert report is not None
     assert len(report["figures"]) == 2 * 5
@@ -27,3 +28,14 @@ def test_weight_bytes_are_those_of_the_matrices():
     mlp = 3 * 256 * 128
 
     assert trial.weight_bytes(model) == 2 * (6 * linear + 2 * full + 8 * mlp + 8256 * 128)
+
+
+def test_weight_bytes_of_a_mixture_are_those_of_the_experts_that_are_read():
+    """Two of eight by one row, all by many, beside the router and the shared one."""
+    mixture = trial.random_model(trial.SHAPES["tiny-moe"], 128, CUDA)
+    dense = trial.random_model(trial.SHAPES["tiny"], 128, CUDA)
+    others = trial.weight_bytes(dense) - 2 * 8 * 3 * 256 * 128
+    expert, router = 2 * 3 * 64 * 128, 4 * 9 * 128
+
+    assert trial.weight_bytes(mixture) == others + 8 * (3 * expert + router)
+    assert trial.weight_bytes(mixture, rows=64) == others + 8 * (9 * expert + router)

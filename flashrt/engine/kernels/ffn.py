@@ -1,0 +1,27 @@
+"""The feed-forward half of a layer by kernels: the one place that says which kind it is.
+
+Reference: `flashrt.engine.ffn`. `at` [3] int32 says in its last word how many rows live.
+"""
+
+from torch import Tensor
+from torch.nn import functional
+
+from flashrt.engine.kernels.experts import block_mixture, rows_mixture
+from flashrt.engine.kernels.linear import rows_linear_parts, rows_silu_mul
+from flashrt.engine.kernels.norm import HalfNorm, silu_mul
+from flashrt.engine.weights import FfnWeights, MlpWeights
+
+
+def rows_ffn(x: HalfNorm, weights: FfnWeights, at: Tensor) -> Tensor:
+    """Of at most 64 rows -> parts [P, M, h] float32, to be added in order; row-invariant."""
+    if isinstance(weights, MlpWeights):
+        return rows_linear_parts(rows_silu_mul(x, weights.gate_up), weights.down)
+    return rows_mixture(x, weights, at)
+
+
+def block_ffn(x: Tensor, weights: FfnWeights, at: Tensor) -> Tensor:
+    """Of a block x [T, h] bfloat16 -> parts [P, T, h], to be added in order."""
+    if isinstance(weights, MlpWeights):
+        gated = silu_mul(functional.linear(x, weights.gate_up))
+        return functional.linear(gated, weights.down)[None]
+    return block_mixture(x, weights, at)
