@@ -78,7 +78,7 @@ def spoken(prompt: str, act: str) -> str:
 
 def _next_act(prompt: str) -> str:
     tools = tools_on_offer(prompt)
-    acts = prompt.count("<tool_call>", _last_task(prompt))
+    acts = prompt.count("<tool_call>", last_task(prompt))
     shell, reader, ender = (pick(tools, names) for names in (SHELLS, READERS, ENDERS))
     if shell is None:
         done = "hi was printed. README.md describes a tiny repo used for a test."
@@ -95,7 +95,7 @@ def _next_act(prompt: str) -> str:
     return done if ender is None else call_text(ender, ("answer",), done)
 
 
-def _last_task(prompt: str) -> int:
+def last_task(prompt: str) -> int:
     """Where the last thing that a person asked begins; tool results are user turns too."""
     turns = [m.start() for m in re.finditer(r"<\|im_start\|>user\n(?!<tool_response>)", prompt)]
     return turns[-1] if turns else 0

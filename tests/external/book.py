@@ -10,7 +10,16 @@ from enum import Enum
 import attrs
 
 from flashrt.chat.tokenizer import Tokenizer
-from tests.scripted import COMMANDS, SHELLS, ScriptedEngine, call_text, pick, spoken, tools_on_offer
+from tests.scripted import (
+    COMMANDS,
+    SHELLS,
+    ScriptedEngine,
+    call_text,
+    last_task,
+    pick,
+    spoken,
+    tools_on_offer,
+)
 
 TASK = "Print all chapters of the book, one command each, until the last."
 SUMMARY = "Printed so far: up to chapter-"
@@ -52,8 +61,14 @@ class BookEngine(ScriptedEngine):
         return said
 
 
+ASKED = re.compile("Respond with TEXT ONLY")
+"""How Claude Code asks for a summary; it leaves the tools where they are."""
+
+
 def kind_of(prompt: str) -> Kind:
-    """By the tools on offer, and by what the conversation holds."""
+    """By what is asked, by the tools on offer, and by what the conversation holds."""
+    if ASKED.search(prompt, last_task(prompt)):
+        return Kind.SUMMARY
     if pick(tools_on_offer(prompt), SHELLS) is not None:
         return Kind.WORK
     return Kind.SUMMARY if _named_in(prompt) else Kind.OTHER
@@ -62,6 +77,8 @@ def kind_of(prompt: str) -> Kind:
 def next_act(prompt: str, chapters: int) -> str:
     """What comes after the last chapter that the prompt knows of."""
     printed = max(_named_in(prompt), default=0)
+    if ASKED.search(prompt, last_task(prompt)):
+        return f"<analysis>It goes on.</analysis>\n<summary>{SUMMARY}{printed}.</summary>"
     tools = tools_on_offer(prompt)
     shell = pick(tools, SHELLS)
     if shell is None:

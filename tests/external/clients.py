@@ -23,8 +23,8 @@ class Client:
 
     @property
     def name(self) -> str:
-        """Its program's name."""
-        return SECTIONS[self.title].program
+        """Its title, as a test can be called."""
+        return self.title.lower().replace(" ", "-")
 
     async def run(self, folder: Path, url: str, window_tokens: int, task: str) -> str:
         """Give it the task; what it prints. `window_tokens`: how large it believes it to be."""
@@ -33,8 +33,11 @@ class Client:
 
 
 KNOWN = (
+    Client("Claude Code"),
     Client("pi"),
+    Client("pi over Responses"),
     Client("OpenCode"),
+    Client("OpenCode over Responses"),
     Client("Qwen Code"),
     # It keeps about 8,000 bytes of a command's output.
     Client("Cline", prompt_tokens_max=22_000, summarises=False),
@@ -42,3 +45,6 @@ KNOWN = (
     Client("gptme", summarises=False),
 )
 CLIENTS = {client.name: client for client in KNOWN}
+
+CODEX = Client("Codex")
+"""It gives up when it is refused, and compacts by its own count before."""

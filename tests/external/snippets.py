@@ -10,6 +10,9 @@ from tests.source import ROOT
 PAGE = ROOT / "docs" / "clients.md"
 URL = "http://127.0.0.1:8000"
 WINDOW_TOKENS = 131_072
+COMPACT_TOKENS = 110_000
+"""Five sixths of it, at which a client is to compact."""
+
 TASK = "What does README.md say?"
 HOW_TO_TRY = "To try it"
 """The one section that is about no client."""
@@ -30,6 +33,7 @@ class Block:
     def filled(self, url: str, window_tokens: int, task: str) -> "Block":
         """With what a reader replaces."""
         text = self.text.replace(URL, url).replace(str(WINDOW_TOKENS), str(window_tokens))
+        text = text.replace(str(COMPACT_TOKENS), str(window_tokens * 5 // 6))
         return attrs.evolve(self, text=text.replace(TASK, task))
 
 

@@ -10,7 +10,7 @@ import attrs
 import pytest
 
 from tests.external.book import FINISHED, SUMMARY, TASK, BookEngine, Kind, Turn, printed_in
-from tests.external.clients import CLIENTS, Client
+from tests.external.clients import CLIENTS, CODEX, Client
 from tests.whole.server import VOICE, running_server
 
 WITHIN_S = 120
@@ -22,7 +22,7 @@ CHAPTERS = 8
 """So many that every client is refused, and not more: pi and Cline compact once for what their user
 has asked, and give up at the next refusal."""
 
-BY_USAGE = (("pi", 6), ("opencode", 8), ("qwen", 8))
+BY_USAGE = (*((CLIENTS["pi"], 6), (CLIENTS["opencode"], 8), (CLIENTS["qwen-code"], 8), (CODEX, 12)),)
 """Chapters until they compact by themselves. pi looks at the figures when it is done with a task,
 and would be refused before that if the task were longer."""
 
@@ -106,12 +106,12 @@ async def test_a_client_that_is_refused_compacts_and_goes_on_to_the_end(name, st
 
 
 @pytest.mark.external
-@pytest.mark.parametrize(("name", "chapters"), BY_USAGE)
+@pytest.mark.parametrize(("client", "chapters"), BY_USAGE, ids=lambda of: getattr(of, "name", of))
 async def test_a_client_that_knows_the_window_compacts_before_it_is_refused(
-    name, chapters, tmp_path
+    client, chapters, tmp_path
 ):
     """It goes by the usage figures of the answers before."""
-    story = await story_of(CLIENTS[name], tmp_path, chapters, WINDOW_TOKENS)
+    story = await story_of(client, tmp_path, chapters, WINDOW_TOKENS)
 
     assert not any(isinstance(one, Refused) for one in story.requests), str(story)
     assert story.turns(Kind.SUMMARY), str(story)
