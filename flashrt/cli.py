@@ -13,6 +13,7 @@ from flashrt.bench.engine import command as bench
 from flashrt.client import chat, drain, options, top
 from flashrt.disk import command as capsules
 from flashrt.errors import CannotServe
+from flashrt.inspect import command as inspect
 from flashrt.setting_values import UNWRITABLE
 
 CANNOT_SERVE_STATUS = 2
@@ -66,6 +67,7 @@ COMMANDS: Mapping[str, Callable[[Mapping[str, Any]], int]] = {
     "drain": drain.run,
     "top": top.run,
     "capsules": capsules.run,
+    "inspect": inspect.run,
 }
 
 
@@ -75,6 +77,7 @@ OTHERS: Mapping[str, tuple[str, ModuleType]] = {
     "drain": ("take a running server out softly, or back in", drain),
     "top": ("watch what a running server is doing", top),
     "capsules": ("list, verify or prune saved states on disk", capsules),
+    "inspect": ("say what a checkpoint holds and what memory it will need", inspect),
 }
 """What serves nothing: a line of help, and the module that has the description and the flags."""
 

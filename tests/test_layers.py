@@ -42,6 +42,7 @@ ROOMS = {
     "http": ("protocols", "service", "stored", "items", "chat", "errors"),
     "client": ("errors",),  # knows the server by its HTTP interface alone
     "demo": ("chat", "engine", "errors"),  # its training is graded on the real engine
+    "inspect": ("chat", "engine", "demo", "errors"),
     "bench": ("*",),  # measures whatever there is
     "setting_values": ("errors",),
     "settings": ("*",),

@@ -12,6 +12,7 @@ from flashrt.engine.buffers import CHUNK
 from flashrt.engine.config import LINEAR, ModelConfig
 from flashrt.engine.delta import CHUNKS_AT_ONCE
 from flashrt.engine.linear import HEAD_BLOCK, ROWS_MAX
+from flashrt.engine.matrix import SLICE_BYTES
 
 WIDE = torch.float32.itemsize
 
@@ -22,10 +23,13 @@ class Activations:
 
     config: ModelConfig
     size: int
+    packed: bool = False
+    """Whether matrices are made dense slice by slice."""
 
     def step_bytes(self, rows: int, window: int) -> int:
         """At most, in a step of any kind: a block of so many rows, or a verify, and its logits."""
-        return max(self.block_bytes(rows, window), self._few_rows(window)) + self.logits_bytes()
+        step = max(self.block_bytes(rows, window), self._few_rows(window))
+        return step + self.logits_bytes() + (SLICE_BYTES if self.packed else 0)
 
     def block_bytes(self, rows: int, window: int) -> int:
         """At most, while `rows` tokens that end at `window` are processed together."""

@@ -120,8 +120,6 @@ def parse_config(raw: Mapping[str, Any], source: str = "config.json") -> ModelCo
         raise CannotServe(f"{source}: text_config is {text!r}, not an object")
     if text is not raw:
         _check_architecture(text, f"{source}: text_config")
-    for level in (raw, text):
-        _check_quantization(level, source)
     for key, known, needs in FIXED_KEYS:
         if text.get(key) not in known:
             raise _odd(source, key, text[key], f"this engine has no {needs}")
@@ -141,17 +139,6 @@ def _check_architecture(raw: Mapping[str, Any], source: str) -> None:
             f"{source}: architectures = {names!r} is no text-generating model; "
             f"served are {', '.join(SERVED_ARCHITECTURES)}"
         )
-
-
-def _check_quantization(raw: Mapping[str, Any], source: str) -> None:
-    for key in ("quantization_config", "compression_config"):
-        found = raw.get(key)
-        if found:
-            method = found.get("quant_method", found) if isinstance(found, Mapping) else found
-            raise CannotServe(
-                f"{source}: {key} names the quantization {method!r}, which is unknown here; "
-                "use the bfloat16, float16 or float32 release of the model"
-            )
 
 
 def _odd(source: str, key: str, value: Any, why: str) -> CannotServe:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from flashrt.engine import ops
+from flashrt.engine.matrix import Matrix
 from flashrt.engine.passes import Pass
 from flashrt.engine.weights import FfnWeights, MlpWeights, MoeWeights
 
@@ -21,15 +22,17 @@ def feed_forward(x: Tensor, weights: FfnWeights, go: Pass) -> Tensor:
     return _mixture(x, weights, go)
 
 
-def matrices(weights: FfnWeights) -> Iterator[tuple[str, Tensor]]:
-    """What rows are multiplied with, by name; of experts of one shape, the first."""
+def matrices(weights: FfnWeights) -> Iterator[tuple[str, Matrix]]:
+    """What rows are multiplied with, by name; of experts of one shape and dtype, the first."""
     if isinstance(weights, MlpWeights):
         yield "gate and up projection", weights.gate_up
         yield "down projection", weights.down
         return
     yield "router", weights.router
-    yield "experts' gate and up projection", weights.gate_up[0]
-    yield "experts' down projection", weights.down[0]
+    for name, experts in (("gate and up", weights.gate_up), ("down", weights.down)):
+        # Packed ones may differ from each other.
+        for expert in range(1 if isinstance(experts, Tensor) else len(experts)):
+            yield f"experts' {name} projection", experts[expert]
     yield from matrices(weights.shared)
 
 
@@ -44,7 +47,7 @@ def route(logits: Tensor, k: int) -> tuple[Tensor, Tensor]:
     return ordered.indices[:, :k], best / best.sum(-1, keepdim=True)
 
 
-def _mlp(x: Tensor, gate_up: Tensor, down: Tensor, go: Pass) -> Tensor:
+def _mlp(x: Tensor, gate_up: Matrix, down: Matrix, go: Pass) -> Tensor:
     return go.linear(ops.silu_mul(go.linear(x, gate_up)), down)
 
 

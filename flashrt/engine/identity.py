@@ -10,19 +10,25 @@ from flashrt.engine import (
     buffers,
     delta,
     ffn,
+    forms,
     kernels,
     linear,
     live,
+    matrix,
     mixers,
     model,
     mtp,
     ops,
     passes,
+    repack,
 )
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.weights import ModelWeights
 
-CODE = (attention, buffers, delta, ffn, linear, live, mixers, model, mtp, ops, passes)
+CODE = (
+    *(attention, buffers, delta, ffn, forms, linear, live, matrix, mixers, model, mtp, ops, passes),
+    repack,
+)
 """The modules that the bits of a state come from."""
 
 

@@ -13,12 +13,12 @@ import torch
 from flashrt.engine.activations import Activations
 from flashrt.engine.attention import SPLIT
 from flashrt.engine.buffers import CHUNK, Buffers
-from flashrt.engine.config import ModelConfig, read_config
-from flashrt.engine.headers import read_headers
+from flashrt.engine.checkpoint import opened
+from flashrt.engine.config import ModelConfig
 from flashrt.engine.kernels import head_copy_bytes
 from flashrt.engine.linear import GROUP
 from flashrt.engine.placement import Placement, free_bytes
-from flashrt.engine.tensor_plan import Layout, allocate, layout_of
+from flashrt.engine.tensor_plan import Layout, allocate_all
 from flashrt.errors import CannotServe
 
 META = torch.device("meta")
@@ -91,9 +91,9 @@ class Needs:
 
     @weights.default
     def _weights(self) -> int:
-        _, slots = allocate(self.config, META, self.placement.dtype, self.layout)
-        stored = sum(slot.nbytes for slot in slots.values())
-        return stored + head_copy_bytes(self.config, self.placement.device)
+        stored = allocate_all(self.config, META, self.placement.dtype, self.layout).nbytes
+        packed = bool(self.layout.quantized)
+        return stored + head_copy_bytes(self.config, self.placement.device, packed=packed)
 
     def of(self, max_seq: int, free: int, *, auto: bool = False) -> Memory:
         """Of one window."""
@@ -101,7 +101,7 @@ class Needs:
         buffers = Buffers.allocate(config, max_seq, META, dtype, mtp=self.layout.mtp)
         fixed = buffers.state_bytes(CHUNK - 1, config.conv_kernel)
         capsule = fixed + buffers.row_bytes(0, max_seq)
-        activations = Activations(config, dtype.itemsize)
+        activations = Activations(config, dtype.itemsize, packed=bool(self.layout.quantized))
         return Memory(
             max_seq=max_seq,
             weights=self.weights,
@@ -146,8 +146,8 @@ def planned(
 ) -> Memory:
     """The memory of the checkpoint in `folder` with a window of `max_seq`, or for None with the
     longest that fits. Reads no weights. Raises CannotServe, with the numbers, where none does."""
-    layout = layout_of({tensor.key for tensor in read_headers(folder)})
-    needs = Needs(read_config(folder), placement, layout, block_tokens, capsules)
+    checkpoint = opened(folder)
+    needs = Needs(checkpoint.config, placement, checkpoint.layout, block_tokens, capsules)
     return chosen(needs, max_seq, free_bytes(str(placement.device)))
 
 

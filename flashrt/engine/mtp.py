@@ -25,6 +25,7 @@ from flashrt.engine import ops
 from flashrt.engine.buffers import RING
 from flashrt.engine.kernels import mtp_rows_for
 from flashrt.engine.linear import GROUP
+from flashrt.engine.matrix import Matrix, cut
 from flashrt.engine.mixers import FullMixer
 from flashrt.engine.model import Layer, Model, layer_of
 from flashrt.engine.passes import BlockPass, Pass, RowsPass, ring_index
@@ -51,9 +52,9 @@ class MtpLayer:
     weights: MtpWeights
     layer: Layer
     mixer: FullMixer
-    queries: Tensor
+    queries: Matrix
     """[H*2*d, h]: the rows of the projection that make queries and gates."""
-    keys_values: Tensor
+    keys_values: Matrix
     """[2*Hkv*d, h]: its other rows. They have a product to themselves, so that a slot which is only
     filled has the bits of one that drafts."""
     scales: tuple[Tensor, Tensor, Tensor]
@@ -68,7 +69,7 @@ class MtpLayer:
         embedding, hidden, last = (1 + norm.float() for norm in norms)
         layer = layer_of(model.config, weights.layer, mixer)
         projection, rows = mixer.weights.qkv_proj, 2 * model.config.num_heads * kv.shape[-1]
-        parts = projection[:rows], projection[rows:]
+        parts = cut(projection, 0, rows), cut(projection, rows, len(projection))
         return cls(model, weights, layer, mixer, *parts, (embedding, hidden, last))
 
     def fill(self, ids: Tensor, hidden: Tensor, go: Pass) -> None:

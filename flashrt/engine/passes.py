@@ -14,6 +14,7 @@ from flashrt.engine.attention import attend_block, attend_rows
 from flashrt.engine.buffers import RING, LinearState
 from flashrt.engine.delta import DeltaInputs, delta_block, delta_rows
 from flashrt.engine.linear import GROUP, block_linear, pad_rows, rows_linear
+from flashrt.engine.matrix import Matrix
 
 
 class Pass(Protocol):
@@ -33,7 +34,7 @@ class Pass(Protocol):
         """ids [count] with as many dead rows behind as the pass computes."""
         ...
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+    def linear(self, x: Tensor, weight: Matrix) -> Tensor:
         """x [T, K] @ weight [N, K]^T -> [T, N]."""
         ...
 
@@ -59,7 +60,7 @@ class RowsPass:
         """Always GROUP rows: a fixed shape is what makes a row's bits its own."""
         return pad_rows(ids, GROUP)
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+    def linear(self, x: Tensor, weight: Matrix) -> Tensor:
         """Row-invariant."""
         return rows_linear(x, weight)
 
@@ -83,7 +84,7 @@ class BlockPass:
         """As it is."""
         return ids
 
-    def linear(self, x: Tensor, weight: Tensor) -> Tensor:
+    def linear(self, x: Tensor, weight: Matrix) -> Tensor:
         """One product."""
         return block_linear(x, weight)
 

@@ -36,6 +36,13 @@ class Placement:
                 f"--device {device}: torch {torch.__version__} finds no CUDA device here; "
                 "use --device cpu"
             )
+        return cls.supposed(device, dtype)
+
+    @classmethod
+    def supposed(cls, device: str, dtype: str) -> "Placement":
+        """The same for a device that may be another machine's; `auto` is a GPU."""
+        if device == "auto":
+            device = "cuda"
         if dtype == "auto":
             dtype = "float32" if device == "cpu" else "bfloat16"
         return cls(torch.device(device), DTYPES[dtype])

@@ -13,13 +13,14 @@ from flashrt.engine.buffers import CHUNK
 from flashrt.engine.ffn import matrices
 from flashrt.engine.linear import GROUP
 from flashrt.engine.live import LiveState
+from flashrt.engine.matrix import Matrix, Packed
 from flashrt.engine.weights import FullAttentionWeights, LayerWeights
 from flashrt.errors import CannotServe
 
 TOGETHER = 6
 """Rows that are processed one by one and at once; they cross a fold."""
 
-Product = Callable[[Tensor, Tensor], Tensor]
+Product = Callable[[Tensor, Matrix], Tensor]
 
 
 @torch.inference_mode()
@@ -27,15 +28,16 @@ def check_rows(live: LiveState) -> None:
     """Raise CannotServe, naming the product or buffer whose bits differ. Leaves `live` empty."""
     seen: set[tuple[object, ...]] = set()
     for name, product, weight in _products(live):
-        if (form := (weight.dtype, *weight.shape)) not in seen:
-            seen.add(form)
+        form = weight.layout() if isinstance(weight, Packed) else ()
+        if (kind := (weight.dtype, *weight.shape, *form)) not in seen:
+            seen.add(kind)
             check_product(name, product, weight)
     live.reset()
     _check_steps(live)
     live.reset()
 
 
-def _products(live: LiveState) -> Iterator[tuple[str, Product, Tensor]]:
+def _products(live: LiveState) -> Iterator[tuple[str, Product, Matrix]]:
     model, weights = live.model, live.model.weights
     yield "lm_head", model.head_product, weights.lm_head
     for i, layer in enumerate(weights.layers):
@@ -50,7 +52,7 @@ def _products(live: LiveState) -> Iterator[tuple[str, Product, Tensor]]:
             yield f"mtp {part}", model.rows_product, weight
 
 
-def _layer_matrices(layer: LayerWeights) -> Iterator[tuple[str, Tensor]]:
+def _layer_matrices(layer: LayerWeights) -> Iterator[tuple[str, Matrix]]:
     mixer = layer.mixer
     if isinstance(mixer, FullAttentionWeights):
         yield "q, k, v projection", mixer.qkv_proj
@@ -61,10 +63,10 @@ def _layer_matrices(layer: LayerWeights) -> Iterator[tuple[str, Tensor]]:
     yield from matrices(layer.mlp)
 
 
-def check_product(name: str, product: Product, weight: Tensor) -> None:
+def check_product(name: str, product: Product, weight: Matrix) -> None:
     """One row alone, at every index among its copies, and among other rows."""
     noise = torch.Generator().manual_seed(0)
-    others = torch.randn(GROUP, weight.shape[1], generator=noise).to(weight)
+    others = torch.randn(GROUP, weight.shape[1], generator=noise).to(weight.device, weight.dtype)
     alone = product(others[:1], weight)[0]
     copies = product(others[:1].expand(GROUP, -1).contiguous(), weight)
     for index in range(GROUP):

@@ -1,14 +1,19 @@
 """Which tensors a checkpoint must hold, and where in the fused weights each of them belongs."""
 
+import itertools
 import re
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterator, Mapping
 
 import attrs
 import torch
 from torch import Tensor
 
 from flashrt.engine.config import FULL, LINEAR, ModelConfig, MoeConfig
+from flashrt.engine.forms import Form, FormSpec, empty, tensors
 from flashrt.engine.headers import MTP_PREFIX
+from flashrt.engine.matrix import Experts, Matrix, Packed, Part
+from flashrt.engine.repack import spec_of
+from flashrt.engine.spellings import StoredMatrix
 from flashrt.engine.weights import (
     FfnWeights,
     FullAttentionWeights,
@@ -33,12 +38,31 @@ class Layout:
     """Whether the MTP layer is there."""
     split_experts: frozenset[str] = frozenset()
     """Prefixes of the layers that store each routed expert by itself."""
+    quantized: Mapping[str, StoredMatrix | FormSpec] = {}
+    """By key, what stands for a matrix instead of a plain tensor, or the form it shall have."""
 
 
-def layout_of(keys: Collection[str]) -> Layout:
+@attrs.frozen(eq=False)
+class Allocated:
+    """Uninitialised weights, and what of them each thing in a checkpoint fills."""
+
+    weights: ModelWeights
+    slots: dict[str, Tensor]
+    """By key, the contiguous view that a plain tensor fills, of the shape that it must have."""
+    forms: dict[str, Form]
+    """By key, the part that a quantized matrix fills."""
+
+    @property
+    def nbytes(self) -> int:
+        """Of everything."""
+        parts = (tensor for form in self.forms.values() for tensor in tensors(form))
+        return sum(tensor.nbytes for tensor in itertools.chain(self.slots.values(), parts))
+
+
+def layout_of(keys: Collection[str], quantized: Mapping[str, StoredMatrix] | None = None) -> Layout:
     """The layout of a checkpoint with these tensors; what it lacks is found when it is checked."""
     split = frozenset(found[1] for key in keys if (found := ONE_EXPERT.match(key)))
-    return Layout(any(key.startswith(MTP_PREFIX) for key in keys), split)
+    return Layout(any(key.startswith(MTP_PREFIX) for key in keys), split, quantized or {})
 
 
 def allocate(
@@ -51,6 +75,14 @@ def allocate(
 
     The views have the shapes that the checkpoint's tensors must have.
     """
+    allocated = allocate_all(config, device, dtype, layout)
+    return allocated.weights, allocated.slots
+
+
+def allocate_all(
+    config: ModelConfig, device: str | torch.device, dtype: torch.dtype, layout: Layout
+) -> Allocated:
+    """The same, with quantized matrices. Raises CannotServe where one is stored in an odd way."""
     h = config.hidden_size
     place = _Place(config, layout, torch.device(device), dtype)
     embed = place.own(EMBEDDING, config.vocab_size, h)
@@ -58,9 +90,12 @@ def allocate(
         _layer(place, f"model.layers.{i}.", kind) for i, kind in enumerate(config.layer_types)
     )
     final_norm = place.own("model.norm.weight", h)
-    head = embed if config.tied_embeddings else place.own(HEAD, config.vocab_size, h)
+    # A quantizer may have given a tied model a head of its own.
+    tied = config.tied_embeddings and HEAD not in layout.quantized
+    head: Matrix = embed if tied else place.matrix({HEAD: config.vocab_size}, h)
     mtp = _mtp(place) if layout.mtp else None
-    return ModelWeights(embed, layers, final_norm, head, checksum="", mtp=mtp), place.slots
+    weights = ModelWeights(embed, layers, final_norm, head, checksum="", mtp=mtp)
+    return Allocated(weights, place.slots, place.forms)
 
 
 @attrs.define(eq=False)
@@ -72,6 +107,7 @@ class _Place:
     device: torch.device
     dtype: torch.dtype
     slots: dict[str, Tensor] = attrs.field(factory=dict)
+    forms: dict[str, Form] = attrs.field(factory=dict)
 
     def empty(self, *shape: int, dtype: torch.dtype | None = None) -> Tensor:
         """A tensor that nothing fills yet."""
@@ -89,6 +125,47 @@ class _Place:
         whole = self.empty(sum(parts.values()), width, dtype=dtype)
         self.slots.update(zip(parts, torch.split(whole, list(parts.values())), strict=True))
         return whole
+
+    def matrix(self, parts: Mapping[str, int], width: int) -> Matrix:
+        """The same, of what may be quantized, each part by itself."""
+        if not self.layout.quantized.keys() & parts.keys():
+            return self.fused(parts, width)
+        made: list[Part] = []
+        for spec, names in _runs(parts, self._specs(parts, width)):
+            of_run = {name: parts[name] for name in names}
+            made.append(self._form(spec, of_run, width) if spec else self.fused(of_run, width))
+        return Packed(tuple(made), self.dtype)
+
+    def _specs(self, parts: Mapping[str, int], width: int) -> dict[str, FormSpec | None]:
+        found = {name: self.layout.quantized.get(name) for name in parts}
+        return {
+            name: spec_of(one, parts[name], width) if isinstance(one, StoredMatrix) else one
+            for name, one in found.items()
+        }
+
+    def _form(self, spec: FormSpec, parts: Mapping[str, int], width: int) -> Form:
+        """Neighbours in one form, so that a product goes over them once."""
+        whole, start = empty(spec, sum(parts.values()), width, self.device), 0
+        for name, rows in parts.items():
+            self.forms[name] = whole.cut(start, start + rows)
+            start += rows
+        return whole
+
+
+def _runs(
+    parts: Mapping[str, int], specs: Mapping[str, FormSpec | None]
+) -> Iterator[tuple[FormSpec | None, list[str]]]:
+    """Neighbours that can lie in the same tensors."""
+    run: list[str] = []
+    rows = 0
+    for name, spec in specs.items():
+        if run and (spec != specs[run[0]] or (spec and rows % spec.aligned_rows)):
+            yield specs[run[0]], run
+            run, rows = [], 0
+        run.append(name)
+        rows += parts[name]
+    if run:
+        yield specs[run[0]], run
 
 
 def _layer(place: _Place, at: str, kind: str) -> LayerWeights:
@@ -110,7 +187,7 @@ def _layer(place: _Place, at: str, kind: str) -> LayerWeights:
 def _mtp(place: _Place) -> MtpWeights:
     at, h = MTP_PREFIX, place.config.hidden_size
     return MtpWeights(
-        fc=place.own(at + "fc.weight", h, 2 * h),
+        fc=place.matrix({at + "fc.weight": h}, 2 * h),
         pre_fc_norm_embedding=place.own(at + "pre_fc_norm_embedding.weight", h),
         pre_fc_norm_hidden=place.own(at + "pre_fc_norm_hidden.weight", h),
         norm=place.own(at + "norm.weight", h),
@@ -121,22 +198,13 @@ def _mtp(place: _Place) -> MtpWeights:
 def _mlp(place: _Place, at: str, inner: int) -> MlpWeights:
     h = place.config.hidden_size
     rows = {at + "gate_proj.weight": inner, at + "up_proj.weight": inner}
-    return MlpWeights(place.fused(rows, h), place.own(at + "down_proj.weight", h, inner))
+    return MlpWeights(place.matrix(rows, h), place.matrix({at + "down_proj.weight": h}, inner))
 
 
 def _moe(place: _Place, moe: MoeConfig, layer: str) -> MoeWeights:
-    at, h, inner = layer + "mlp.", place.config.hidden_size, moe.intermediate_size
+    at, h = layer + "mlp.", place.config.hidden_size
     rows = {at + "gate.weight": moe.experts, at + "shared_expert_gate.weight": 1}
-    gate_up = place.empty(moe.experts, 2 * inner, h)
-    down = place.empty(moe.experts, h, inner)
-    if layer in place.layout.split_experts:
-        for e in range(moe.experts):
-            gate, up = gate_up[e].split(inner)
-            parts = {"gate": gate, "up": up, "down": down[e]}
-            names = {f"{at}experts.{e}.{part}_proj.weight": slot for part, slot in parts.items()}
-            place.slots.update(names)
-    else:
-        place.slots |= {at + "experts.gate_up_proj": gate_up, at + "experts.down_proj": down}
+    gate_up, down = _experts(place, moe, layer, at + "experts.")
     return MoeWeights(
         router=place.fused(rows, h, torch.float32),
         gate_up=gate_up,
@@ -146,18 +214,51 @@ def _moe(place: _Place, moe: MoeConfig, layer: str) -> MoeWeights:
     )
 
 
+def _experts(
+    place: _Place, moe: MoeConfig, layer: str, at: str
+) -> tuple[Tensor | Experts, Tensor | Experts]:
+    """Gate and up projections [E, 2*I, h], and down projections [E, h, I]."""
+    h, inner = place.config.hidden_size, moe.intermediate_size
+    names = [
+        {part: f"{at}{e}.{part}_proj.weight" for part in ("gate", "up", "down")}
+        for e in range(moe.experts)
+    ]
+    if place.layout.quantized.keys() & {key for one in names for key in one.values()}:
+        gates = {key: inner for one in names for key in (one["gate"], one["up"])}
+        downs = {one["down"]: h for one in names}
+        return _stack(place, gates, h, moe.experts), _stack(place, downs, inner, moe.experts)
+    gate_up = place.empty(moe.experts, 2 * inner, h)
+    down = place.empty(moe.experts, h, inner)
+    if layer in place.layout.split_experts:
+        for e, keys in enumerate(names):
+            gate, up = gate_up[e].split(inner)
+            place.slots |= {keys["gate"]: gate, keys["up"]: up, keys["down"]: down[e]}
+    else:
+        place.slots |= {at + "gate_up_proj": gate_up, at + "down_proj": down}
+    return gate_up, down
+
+
+def _stack(place: _Place, rows: Mapping[str, int], width: int, experts: int) -> Tensor | Experts:
+    """Of experts some of which are quantized; those of the other projection may be plain."""
+    count = sum(rows.values()) // experts
+    stack = place.matrix(rows, width)
+    if isinstance(stack, Tensor):
+        return stack.view(experts, count, width)
+    return Experts(stack, count)
+
+
 def _linear(place: _Place, config: ModelConfig, layer: str) -> LinearAttentionWeights:
     at, h = layer + "linear_attn.", config.hidden_size
     heads, values = config.linear_value_heads, config.value_width
     rows = {"qkv": config.conv_width, "z": values, "b": heads, "a": heads}
     conv = place.own(at + "conv1d.weight", config.conv_width, 1, config.conv_kernel)
     return LinearAttentionWeights(
-        in_proj=place.fused({f"{at}in_proj_{part}.weight": n for part, n in rows.items()}, h),
+        in_proj=place.matrix({f"{at}in_proj_{part}.weight": n for part, n in rows.items()}, h),
         conv=conv.squeeze(1),
         A_log=place.own(at + "A_log", heads, dtype=torch.float32),
         dt_bias=place.own(at + "dt_bias", heads, dtype=torch.float32),
         norm=place.own(at + "norm.weight", config.linear_value_dim),
-        out_proj=place.own(at + "out_proj.weight", h, values),
+        out_proj=place.matrix({at + "out_proj.weight": h}, values),
     )
 
 
@@ -166,8 +267,8 @@ def _full(place: _Place, config: ModelConfig, layer: str) -> FullAttentionWeight
     kv = config.num_kv_heads * d
     rows = {"q": 2 * config.num_heads * d, "k": kv, "v": kv}
     return FullAttentionWeights(
-        qkv_proj=place.fused({f"{at}{part}_proj.weight": n for part, n in rows.items()}, h),
+        qkv_proj=place.matrix({f"{at}{part}_proj.weight": n for part, n in rows.items()}, h),
         q_norm=place.own(at + "q_norm.weight", d),
         k_norm=place.own(at + "k_norm.weight", d),
-        o_proj=place.own(at + "o_proj.weight", h, config.num_heads * d),
+        o_proj=place.matrix({at + "o_proj.weight": h}, config.num_heads * d),
     )

@@ -23,6 +23,7 @@ from transformers.models.qwen3_5_moe.configuration_qwen3_5_moe import (
 
 from flashrt.engine.checkpoint import LoadedCheckpoint, load_checkpoint
 from flashrt.engine.config import LINEAR
+from flashrt.engine.matrix import Experts, Packed, dense
 from flashrt.engine.weights import (
     FullAttentionWeights,
     LayerWeights,
@@ -183,8 +184,11 @@ def assert_mtp_holds(loaded: LoadedCheckpoint, stored: Tensors) -> None:
     assert_layer_holds(mtp.layer, stored, "mtp.layers.0.")
 
 
-def same(ours: Tensor, *parts: Tensor) -> None:
-    """The parts lie in `ours`, one behind the other."""
+def same(ours: Tensor | Packed | Experts, *parts: Tensor) -> None:
+    """The parts lie in `ours`, one behind the other; packed ones in what their numbers mean."""
+    if not isinstance(ours, Tensor):
+        stack = ours.stack if isinstance(ours, Experts) else ours
+        ours = dense(stack, 0, len(stack), torch.float32).view_as(torch.cat(parts))
     torch.testing.assert_close(ours, torch.cat(parts).to(ours.dtype), rtol=0, atol=0)
 
 

@@ -41,6 +41,8 @@ class Shape:
     experts: int = 0
     """0 makes a dense model."""
     experts_per_row: int = 2
+    hidden: int = 64
+    inner: int = 96
 
 
 PLAIN = Shape()
@@ -50,7 +52,7 @@ MIXTURE = Shape(experts=8, experts_per_row=3)
 def reference(shape: Shape = PLAIN, *, seed: int = 0) -> PreTrainedModel:
     """A random reference model with long memory: as initialised, a state error would fade away."""
     torch.manual_seed(seed)
-    ffn = {"intermediate_size": 96}
+    ffn = {"intermediate_size": shape.inner}
     if shape.experts:
         ffn = {
             "num_experts": shape.experts,
@@ -61,7 +63,7 @@ def reference(shape: Shape = PLAIN, *, seed: int = 0) -> PreTrainedModel:
     config = (Qwen3_5MoeTextConfig if shape.experts else Qwen3_5TextConfig)(
         **ffn,
         vocab_size=shape.vocab,
-        hidden_size=64,
+        hidden_size=shape.hidden,
         num_hidden_layers=shape.layers,
         num_attention_heads=shape.heads,
         num_key_value_heads=shape.kv_heads,

@@ -7,8 +7,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashrt.bench.engine.random_weights import random_model
+from flashrt.engine import matrix
 from flashrt.engine.activations import Activations
 from flashrt.engine.config import ModelConfig
+from flashrt.engine.forms import DENSE_PEAK
 from flashrt.engine.live import LiveState
 from flashrt.engine.shapes import PATTERN, SHAPES
 from tests.engine.metering import Meter
@@ -67,6 +69,22 @@ def test_a_block_holds_no_more_than_is_said_and_not_much_less(config, dtype, bef
     # Attention may need its scores, which the library of this machine spares.
     spared = Activations(config, dtype.itemsize).attention_scores_bytes(before + tokens)
     assert said <= ROOM * real + spared
+
+
+@pytest.mark.parametrize("shape", ["tiny", "tiny-moe"])
+def test_a_packed_model_holds_no_more_than_is_said(shape, monkeypatch):
+    """A slice of a matrix in plain numbers, beside what a plain model holds."""
+    numbers = 1 << 12
+    monkeypatch.setattr(matrix, "SLICE_NUMBERS", numbers)
+    made = random_model(SHAPES[shape], CPU, torch.bfloat16, number_format="int4")
+    live = LiveState.allocate(made.config, made.weights, 200)
+    live.reset()
+    with Meter() as meter:
+        live.process_block(range(200))
+    plain = Activations(made.config, 2)
+    assert meter.peak <= plain.block_bytes(200, 200) + numbers * DENSE_PEAK
+    packed = Activations(made.config, 2, packed=True)
+    assert packed.step_bytes(200, 200) == plain.step_bytes(200, 200) + matrix.SLICE_BYTES
 
 
 def test_the_head_holds_no_more_than_is_said():

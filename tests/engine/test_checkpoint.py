@@ -8,7 +8,7 @@ import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from flashrt.engine import checkpoint
+from flashrt.engine import streaming
 from flashrt.errors import CannotServe
 from tests.engine.checkpoints import (
     NO_MTP,
@@ -177,7 +177,7 @@ def test_how_tensors_are_spread_over_files_changes_nothing(tmp_path):
 def test_cutting_reads_into_pieces_changes_no_weight(tmp_path, monkeypatch):
     """Tensors larger than one read are put together in order."""
     stored = saved(tmp_path)
-    monkeypatch.setattr(checkpoint, "PIECE_BYTES", 1000)
+    monkeypatch.setattr(streaming, "PIECE_BYTES", 1000)
     assert_holds(load(tmp_path), stored)
 
 
@@ -219,13 +219,16 @@ BROKEN = {
     "bias": (put("model.layers.3.self_attn.q_proj.bias", torch.zeros(4)), ["q_proj.bias"]),
     "float8": (
         put(A_MATRIX, torch.zeros(32, 48).to(torch.float8_e4m3fn)),
-        [A_MATRIX, "F8_E4M3", "BF16"],
+        [A_MATRIX, "F8_E4M3", "needs", A_MATRIX + "_scale_inv", A_MATRIX + "_scale", "BF16"],
     ),
     "integers": (put(A_MATRIX, torch.zeros(32, 48, dtype=torch.int32)), [A_MATRIX, "I32"]),
-    "block scales": (put(A_MATRIX + "_scale_inv", torch.ones(1, 1)), ["scale_inv", "quantized"]),
+    "block scales": (
+        put(A_MATRIX + "_scale_inv", torch.ones(1, 1)),
+        [A_MATRIX + "_scale_inv", "quantized", f"{A_MATRIX} is F32"],
+    ),
     "packed": (
         put("model.layers.0.mlp.up_proj.qweight", torch.zeros(4, dtype=torch.int32)),
-        ["up_proj.qweight", "quantized"],
+        ["up_proj.qweight", "I32", "needs", "up_proj.qzeros"],
     ),
     "nan": (put(A_MATRIX, torch.full((32, 48), torch.nan)), [A_MATRIX, "not finite"]),
     "infinity": (

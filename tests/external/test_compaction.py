@@ -22,7 +22,9 @@ CHAPTERS = 8
 """So many that every client is refused, and not more: pi and Cline compact once for what their user
 has asked, and give up at the next refusal."""
 
-BY_USAGE = (*((CLIENTS["pi"], 6), (CLIENTS["opencode"], 8), (CLIENTS["qwen-code"], 8), (CODEX, 12)),)
+BY_USAGE = (
+    *((CLIENTS["pi"], 6), (CLIENTS["opencode"], 8), (CLIENTS["qwen-code"], 8), (CODEX, 12)),
+)
 """Chapters until they compact by themselves. pi looks at the figures when it is done with a task,
 and would be refused before that if the task were longer."""
 

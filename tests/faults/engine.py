@@ -116,7 +116,6 @@ FAULTS = (
     Fault(
         "logits that are rounded together",
         "flashrt/engine/linear.py",
-        "    wide = x.float()\n"
         "    return torch.cat([rows_linear(wide, part.float()) for part in "
         "weight.split(HEAD_BLOCK)], dim=1)",
         "    return rows_linear(x, weight).float()",
@@ -242,8 +241,9 @@ FAULTS = (
     Fault(
         "an MTP layer that may be incomplete",
         "flashrt/engine/checkpoint.py",
-        "missing = [key for key in slots if key not in keys]",
-        "missing = [key for key in slots if key not in keys and not key.startswith(MTP_PREFIX)]",
+        "    missing = [key for key in slots if key not in stored.keys]\n",
+        "    missing = [key for key in slots if key not in stored.keys]\n"
+        "    missing = [key for key in missing if not key.startswith(MTP_PREFIX)]\n",
         CHECKPOINT,
         "drafts would come from memory that nothing has filled: never accepted, and nobody told",
     ),

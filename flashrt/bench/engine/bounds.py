@@ -8,16 +8,25 @@ import math
 
 import attrs
 import torch
-from torch import Tensor
 
 from flashrt.bench.engine.rates import Rates
 from flashrt.engine.config import FULL, LINEAR, ModelConfig
+from flashrt.engine.forms import tensors
 from flashrt.engine.headers import MTP_PREFIX
-from flashrt.engine.tensor_plan import EMBEDDING, HEAD, Layout, allocate
+from flashrt.engine.tensor_plan import EMBEDDING, HEAD, Layout, allocate_all
 
 ROUTED = "mlp.experts."
 MTP_FILL = ("mtp.fc.weight", "self_attn.k_proj.weight", "self_attn.v_proj.weight")
 """What of the MTP layer a prompt goes through: its K and V are filled, nothing is drafted."""
+
+
+@attrs.frozen
+class Counted:
+    """One tensor of a checkpoint."""
+
+    nbytes: int
+    """As it is read: of a quantized matrix packed, with its scales."""
+    numbers: int
 
 
 @attrs.frozen
@@ -27,12 +36,20 @@ class Bounds:
     config: ModelConfig
     dtype: torch.dtype
     rates: Rates
-    _tensors: dict[str, Tensor] = attrs.field(init=False, repr=False)
+    layout: Layout | None = None
+    """What is quantized; None: nothing, and the MTP layer is there if the config has one."""
+    _tensors: dict[str, Counted] = attrs.field(init=False, repr=False)
 
     @_tensors.default
-    def _shapes(self) -> dict[str, Tensor]:
-        layout = Layout(mtp=self.config.mtp_layers > 0)
-        return allocate(self.config, "meta", self.dtype, layout)[1]
+    def _counted(self) -> dict[str, Counted]:
+        layout = self.layout or Layout(mtp=self.config.mtp_layers > 0)
+        made = allocate_all(self.config, "meta", self.dtype, layout)
+        plain = {name: Counted(slot.nbytes, slot.numel()) for name, slot in made.slots.items()}
+        packed = {
+            name: Counted(sum(t.nbytes for t in tensors(form)), len(form.weight) * form.columns)
+            for name, form in made.forms.items()
+        }
+        return plain | packed
 
     # -- in milliseconds ---------------------------------------------------------------------------
 
@@ -78,12 +95,12 @@ class Bounds:
         weights += sum(self._used(name) for name in self._mtp_fill)
         pairs = tokens * position + tokens * (tokens + 1) // 2
         attention = 4 * c.num_heads * c.head_dim * pairs * c.layer_types.count(FULL)
-        return round(2 * weights * tokens + attention + 2 * self._head.numel())
+        return round(2 * weights * tokens + attention + 2 * self._head.numbers)
 
     # -- inside ------------------------------------------------------------------------------------
 
     @property
-    def _head(self) -> Tensor:
+    def _head(self) -> Counted:
         return self._tensors.get(HEAD, self._tensors[EMBEDDING])
 
     @property
@@ -105,7 +122,7 @@ class Bounds:
 
     def _used(self, name: str) -> float:
         """Weights that one token is multiplied with."""
-        count, moe = self._tensors[name].numel(), self.config.moe
+        count, moe = self._tensors[name].numbers, self.config.moe
         if moe is None or ROUTED not in name:
             return count
         return count * moe.experts_per_row / moe.experts

@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from flashrt.bench.engine.options import Options
+from flashrt.bench.engine.options import NUMBER_FORMATS, Options
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.shapes import SHAPES
 
@@ -133,6 +133,7 @@ def _add_amounts(parser: argparse.ArgumentParser, measurement: Measurement) -> N
 def _add_decode(parser: argparse.ArgumentParser) -> None:
     rows = _count(1, ROWS_MAX)
     _add_list(parser, "--rows", (1, 4, 8), rows, "rows that a step verifies, 1 to 64")
+    _add_format(parser)
 
 
 def _add_prefill(parser: argparse.ArgumentParser) -> None:
@@ -146,6 +147,16 @@ def _add_prefill(parser: argparse.ArgumentParser) -> None:
         default=CHUNK,
         metavar="N",
         help="positions modulo 64 at which this is tried [default %(default)s]",
+    )
+    _add_format(parser)
+
+
+def _add_format(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--format",
+        dest="number_format",
+        choices=NUMBER_FORMATS,
+        help="quantize the random weights' layers; embedding, head and MTP layer stay plain",
     )
 
 

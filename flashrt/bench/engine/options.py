@@ -9,6 +9,9 @@ import attrs
 from flashrt.demo import DEMO_PATH
 from flashrt.errors import CannotServe
 
+NUMBER_FORMATS = ("fp8", "int4", "nvfp4")
+"""Forms that random weights may be in: 128 x 128 blocks, groups of 128, and groups of 16."""
+
 
 @attrs.frozen
 class Options:
@@ -31,6 +34,8 @@ class Options:
     tail: int = 100
     offsets: int = 1
     """How many positions modulo 64 an append is tried at."""
+    number_format: str | None = None
+    """Of random weights; None: the dtype."""
 
     @classmethod
     def load(cls, asked: Mapping[str, Any], default: Mapping[str, str]) -> "Options":
@@ -45,6 +50,8 @@ class Options:
             raise CannotServe("--model and --shape contradict each other: give up one of them")
         if values["model"] is None and values["shape"] is None:
             values |= default
+        if values.get("number_format") and values["model"] is not None:
+            raise CannotServe("--format is of random weights; a --model has its own")
         options = cls(**values)
         if options.json is not None:
             _check_writable(options.json)
@@ -54,7 +61,8 @@ class Options:
     def name(self) -> str:
         """Of what is measured."""
         if self.model is None:
-            return f"{self.shape} with random weights"
+            form = f" in {self.number_format}" if self.number_format else ""
+            return f"{self.shape} with random weights{form}"
         return "the bundled demo" if self.model == str(DEMO_PATH) else self.model
 
 

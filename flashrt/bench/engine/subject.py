@@ -11,14 +11,15 @@ from flashrt.bench.engine.bounds import Bounds
 from flashrt.bench.engine.drafting import MeasuredEngine
 from flashrt.bench.engine.machine import Clock
 from flashrt.bench.engine.options import Options
-from flashrt.bench.engine.random_weights import NamedModel, random_model
+from flashrt.bench.engine.random_weights import NamedModel, random_layout, random_model
 from flashrt.bench.engine.rates import Rates
 from flashrt.engine.assets import find_model
-from flashrt.engine.checkpoint import load_checkpoint
+from flashrt.engine.checkpoint import load_checkpoint, opened
 from flashrt.engine.config import ModelConfig, read_config
 from flashrt.engine.placement import Placement, block_tokens
 from flashrt.engine.protocol import Capsule, SamplingParams
 from flashrt.engine.shapes import SHAPES
+from flashrt.engine.tensor_plan import Layout
 from flashrt.engine.weights import ModelWeights
 from flashrt.errors import CannotServe
 from flashrt.policy.cuts import CutRule
@@ -39,20 +40,25 @@ class Subject:
     dice: random.Random
     tensors: Mapping[str, Tensor]
     """Random weights by their names in a checkpoint; none of a checkpoint that was loaded."""
+    layout: Layout
+    """Which of them are quantized."""
 
     @classmethod
     def of(cls, options: Options, max_seq: int) -> "Subject":
         """Loads or makes the weights and allocates a window of `max_seq`. Raises CannotServe."""
         place = Placement.of(options.device, options.dtype)
         check_window(config_of(options), max_seq)
-        model = loaded_model(options.model, options.shape, options.seed, place)
+        model = loaded_model(
+            options.model, options.shape, options.seed, place, options.number_format
+        )
         engine = MeasuredEngine(
             model.config, model.weights, max_seq=max_seq, model_name=options.name
         )
         chunk = block_tokens(str(place.device), options.chunk_tokens)
         clock, rule = Clock(place.device), CutRule(chunk)
         dice = random.Random(options.seed)
-        return cls(engine, model.config, model.weights, clock, rule, dice, model.tensors)
+        made = model.config, model.weights, clock, rule, dice, model.tensors, model.layout
+        return cls(engine, *made)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -61,7 +67,7 @@ class Subject:
 
     def bounds(self, rates: Rates) -> Bounds:
         """For this shape on this machine."""
-        return Bounds(self.config, self.dtype, rates)
+        return Bounds(self.config, self.dtype, rates, self.layout)
 
     def ids(self, count: int) -> tuple[int, ...]:
         """Random ids of the vocabulary."""
@@ -111,10 +117,23 @@ def check_window(config: ModelConfig, tokens: int) -> None:
         )
 
 
-def loaded_model(model: str | None, shape: str | None, seed: int, place: Placement) -> NamedModel:
+def layout_of(options: Options) -> Layout:
+    """The same for what is quantized."""
+    if options.shape is not None:
+        return random_layout(SHAPES[options.shape], options.number_format)
+    return opened(find_model(str(options.model))).layout
+
+
+def loaded_model(
+    model: str | None,
+    shape: str | None,
+    seed: int,
+    place: Placement,
+    number_format: str | None = None,
+) -> NamedModel:
     """Made, or read where there is no shape."""
     if shape is not None:
-        return random_model(SHAPES[shape], place.device, place.dtype, seed)
+        return random_model(SHAPES[shape], place.device, place.dtype, seed, number_format)
     folder = find_model(str(model))
     loaded = load_checkpoint(folder, device=place.device, dtype=place.dtype)
-    return NamedModel(loaded.config, loaded.weights, {})
+    return NamedModel(loaded.config, loaded.weights, {}, opened(folder).layout)

@@ -26,7 +26,7 @@ from flashrt.bench.engine.machine import Clock
 from flashrt.bench.engine.options import Options
 from flashrt.bench.engine.rates import measured
 from flashrt.bench.engine.report import Figure, Report, begun
-from flashrt.bench.engine.subject import check_window, config_of
+from flashrt.bench.engine.subject import check_window, config_of, layout_of
 from flashrt.bench.overhead.clocked import Span, StepReader, own_seconds
 from flashrt.bench.overhead.heard import Heard, Listener
 from flashrt.bench.soak.process import ServerProcess, server_process
@@ -107,7 +107,7 @@ def report(options: Options) -> Report:
     if place.device.type == "cuda":
         torch.cuda.empty_cache()  # the server needs the memory
     found = begun("turn", options, place.device, place.dtype, rates)
-    bounds = Bounds(config, place.dtype, rates)
+    bounds = Bounds(config, place.dtype, rates, layout_of(options))
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         try:

@@ -29,7 +29,7 @@ def model_for(config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> M
 
     The buffers must be fresh; they are zeros afterwards.
     """
-    if not usable(weights.embed.device) or not knows(config):
+    if not usable(weights.embed.device) or not knows(config, packed=weights.packed):
         return Model(config, weights, buffers)
     from flashrt.engine.kernels.model import KernelModel
 
@@ -52,18 +52,19 @@ def usable(device: torch.device) -> bool:
     return device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
-def knows(config: ModelConfig) -> bool:
-    """Whether there are kernels for every part of this shape: heads of 16, 32, 64, ..."""
+def knows(config: ModelConfig, *, packed: bool = False) -> bool:
+    """Whether there are kernels for every part of this shape: heads of 16, 32, 64, ...
+    `packed`: some matrices are in a quantized form."""
     sides = (config.head_dim, config.linear_key_dim, config.linear_value_dim)
     fit = all(side >= 16 and side & (side - 1) == 0 for side in sides)
     # With fewer value columns, Triton 3.6 makes wrong code of the products with long keys.
     wide = config.linear_value_dim >= min(64, config.linear_key_dim)
-    return fit and wide
+    return fit and wide and not packed
 
 
-def head_copy_bytes(config: ModelConfig, device: torch.device) -> int:
-    """What the head of drafts takes on `device`; see `drafthead`."""
-    if not usable(device) or not knows(config) or not config.mtp_layers:
+def head_copy_bytes(config: ModelConfig, device: torch.device, *, packed: bool = False) -> int:
+    """What the head of drafts takes on `device`, here or elsewhere; see `drafthead`."""
+    if device.type != "cuda" or not knows(config, packed=packed) or not config.mtp_layers:
         return 0
     return config.vocab_size * (config.hidden_size + torch.float32.itemsize)
 

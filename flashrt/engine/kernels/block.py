@@ -9,7 +9,6 @@ from collections.abc import Iterator, Sequence
 
 import attrs
 from torch import Tensor
-from torch.nn import functional
 
 from flashrt.engine.buffers import CHUNK
 from flashrt.engine.kernels.attention import prepare
@@ -20,6 +19,7 @@ from flashrt.engine.kernels.graphs import borders
 from flashrt.engine.kernels.norm import add_norm, gated_norm
 from flashrt.engine.kernels.tail import store_tail
 from flashrt.engine.kernels.words import Words
+from flashrt.engine.linear import block_linear
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
 
@@ -81,16 +81,16 @@ class BlockStep:
 
     def _linear(self, mixer: LinearMixer, y: Tensor) -> Tensor:
         c, w = self.model.config, mixer.weights
-        rows = functional.linear(y, w.in_proj)
+        rows = block_linear(y, w.in_proj)
         taps = Taps(mixer.taps, w.dt_bias, mixer.rate)
         o = delta_block(mixer.state, self.at, rows, taps)
         z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
-        return functional.linear(gated_norm(o, z, mixer.norm, c.rms_eps).flatten(1), w.out_proj)
+        return block_linear(gated_norm(o, z, mixer.norm, c.rms_eps).flatten(1), w.out_proj)
 
     def _full(self, mixer: FullMixer, y: Tensor, keys: int) -> Tensor:
         c = self.model.config
-        rows = functional.linear(y, mixer.weights.qkv_proj)
+        rows = block_linear(y, mixer.weights.qkv_proj)
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
         q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
         o = attend_block(q, mixer.kv, self.at, keys, rows)
-        return functional.linear(o.flatten(1), mixer.weights.o_proj)
+        return block_linear(o.flatten(1), mixer.weights.o_proj)

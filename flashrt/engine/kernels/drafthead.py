@@ -11,6 +11,7 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
+from flashrt.engine.matrix import Matrix, dense
 
 LARGEST = 448.0
 """Of what e4m3 can hold."""
@@ -49,12 +50,12 @@ class DraftHead:
     """[V] float32."""
 
     @classmethod
-    def of(cls, head: Tensor) -> "DraftHead":
+    def of(cls, head: Matrix) -> "DraftHead":
         """A rounded copy of a head [V, h]; takes V * (h + 4) bytes."""
         weight = torch.empty(head.shape, dtype=torch.float8_e4m3fn, device=head.device)
         scale = torch.empty(len(head), dtype=torch.float32, device=head.device)
         for lo in range(0, len(head), SLICE):
-            part = head[lo : lo + SLICE].float()
+            part = dense(head, lo, lo + SLICE, torch.float32)
             scale[lo : lo + SLICE] = part.abs().amax(-1).clamp(min=1e-12) / LARGEST
             weight[lo : lo + SLICE] = (part / scale[lo : lo + SLICE, None]).to(weight.dtype)
         return cls(weight, scale)

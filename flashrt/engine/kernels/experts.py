@@ -228,6 +228,7 @@ def _answer(
     """Both products of every pair; fills the living rows of parts [slots, M, h]."""
     rows, h = x.shape
     shared, block = weights.shared, bool(groups.options["SORTED"])
+    assert isinstance(weights.down, Tensor)  # `model_for` chooses torch for packed experts
     inner, shared_inner = weights.down.shape[2], shared.down.shape[1]
     width = max(inner, shared_inner)
     middle = x.new_empty(routing.chosen.numel(), width)

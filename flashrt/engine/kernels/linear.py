@@ -16,6 +16,7 @@ from torch import Tensor
 from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
 from flashrt.engine.kernels.norm import HalfNorm
 from flashrt.engine.kernels.tiles import Tile, tile_for
+from flashrt.engine.matrix import Experts, Matrix
 
 COLUMNS = 16
 """Rows of one group. Part of what fixes bits."""
@@ -133,6 +134,9 @@ def _rows_linear(
 Rows = Tensor | HalfNorm
 """[M <= 64, K], or what a product makes them of."""
 
+Weight = Matrix | Experts
+"""What a layer may hold; read is a plain [N, K]."""
+
 
 def _launch(x: Rows, weight: Tensor, y: Tensor, tile: Tile, gated: bool = False) -> None:
     """Fill y [parts, M, N], or [M, N] of one part."""
@@ -163,40 +167,42 @@ def _multiplied(x: Rows) -> Tensor:
     return x.rows if isinstance(x, HalfNorm) else x
 
 
-def _plan(x: Rows, weight: Tensor) -> tuple[Tensor, Tile]:
-    """The rows that are multiplied, and the weight's tile."""
+def _plan(x: Rows, weight: Weight) -> tuple[Tensor, Tensor, Tile]:
+    """The rows that are multiplied, the weight, and its tile."""
+    if not isinstance(weight, Tensor):
+        raise TypeError("there is no kernel for packed weights; `model_for` chooses torch for them")
     rows = _multiplied(x)
     n, k = weight.shape
-    return rows, tile_for(n, k, rows.element_size())
+    return rows, weight, tile_for(n, k, rows.element_size())
 
 
-def rows_linear(x: Rows, weight: Tensor) -> Tensor:
+def rows_linear(x: Rows, weight: Weight) -> Tensor:
     """x [M <= 64, K] @ weight [N, K]^T -> [M, N] in x's dtype, row-invariant."""
-    rows, tile = _plan(x, weight)
+    rows, weight, tile = _plan(x, weight)
     y = rows.new_empty(len(rows), len(weight))
     _launch(x, weight, y, tile)
     return y
 
 
-def rows_linear_parts(x: Tensor, weight: Tensor) -> Tensor:
+def rows_linear_parts(x: Tensor, weight: Weight) -> Tensor:
     """The same product as [parts, M, N] float32, to be added in order by whoever reads it."""
-    rows, tile = _plan(x, weight)
+    rows, weight, tile = _plan(x, weight)
     y = rows.new_empty(tile.parts, len(rows), len(weight), dtype=torch.float32)
     _launch(x, weight, y, tile)
     return y
 
 
-def rows_silu_mul(x: Rows, gate_up: Tensor) -> Tensor:
+def rows_silu_mul(x: Rows, gate_up: Weight) -> Tensor:
     """silu(x gate^T) * (x up^T) -> [M, I]; gate_up [2 I, K], gates first. Rounded once."""
-    rows, tile = _plan(x, gate_up)
+    rows, gate_up, tile = _plan(x, gate_up)
     y = rows.new_empty(len(rows), len(gate_up) // 2)
     _launch(x, gate_up, y, tile, gated=True)
     return y
 
 
-def head_linear(x: Rows, weight: Tensor) -> Tensor:
+def head_linear(x: Rows, weight: Weight) -> Tensor:
     """Row-invariant logits [M, V] float32, sums unrounded."""
-    rows, tile = _plan(x, weight)
+    rows, weight, tile = _plan(x, weight)
     y = rows.new_empty(len(rows), len(weight), dtype=torch.float32)
     _launch(x, weight, y, tile)
     return y

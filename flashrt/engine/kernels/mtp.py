@@ -10,7 +10,6 @@ from functools import partial
 import attrs
 import torch
 from torch import Tensor
-from torch.nn import functional
 
 from flashrt.engine.buffers import RING
 from flashrt.engine.kernels.attention import attend_rows, prepare
@@ -21,7 +20,7 @@ from flashrt.engine.kernels.linear import rows_linear, rows_linear_parts
 from flashrt.engine.kernels.model import BLOCKS, KernelModel
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm
 from flashrt.engine.kernels.words import Words
-from flashrt.engine.linear import GROUP
+from flashrt.engine.linear import GROUP, block_linear
 from flashrt.engine.mtp import Choose, MtpLayer, likeliest
 from flashrt.engine.passes import BlockPass
 
@@ -131,8 +130,8 @@ class MtpBlockStep:
         words, eps = self.words.device_words, layer.layer.eps
         e = add_norm(layer.model.weights.embed[words[3 : 3 + count]], None, layer.scales[0], eps)
         g = add_norm(self.hidden[:count], None, layer.scales[1], eps)
-        x = functional.linear(torch.cat((e, g), dim=-1), layer.weights.fc)
-        rows = functional.linear(add_norm(x, None, layer.layer.input_scale, eps), layer.keys_values)
+        x = block_linear(torch.cat((e, g), dim=-1), layer.weights.fc)
+        rows = block_linear(add_norm(x, None, layer.layer.input_scale, eps), layer.keys_values)
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
         prepare(rows, mixer.kv, words[:3], scales, tables, heads=0, eps=c.rms_eps)
         return x

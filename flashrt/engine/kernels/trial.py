@@ -22,6 +22,7 @@ from flashrt.engine.kernels.ffn import rows_ffn
 from flashrt.engine.kernels.graphs import Graph, capturing, in_one
 from flashrt.engine.kernels.linear import (
     ROWS_MAX,
+    Weight,
     head_linear,
     rows_linear,
     rows_linear_parts,
@@ -144,7 +145,7 @@ def random_weights(
 def weight_bytes(model: Model, rows: int = 1) -> int:
     """Of all matrices that a step of `rows` rows reads: every one but the embedding table."""
     mixers = [layer.mixer.weights for layer in model.layers]
-    matrices = [model.weights.lm_head]
+    matrices: list[Weight] = [model.weights.lm_head]
     for weights in mixers:
         if isinstance(weights, LinearAttentionWeights):
             matrices += (weights.in_proj, weights.out_proj)

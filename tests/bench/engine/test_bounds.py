@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from flashrt.bench.engine.bounds import Bounds
+from flashrt.bench.engine.random_weights import random_layout
 from flashrt.engine.shapes import SHAPES
 from tests.bench.engine.subjects import RATES
 
@@ -63,3 +64,15 @@ def test_tied_embeddings_are_read_as_the_head():
     tied = Bounds(attrs.evolve(SHAPES["tiny"], tied_embeddings=True), torch.float32, RATES)
 
     assert tied.weight_bytes(1) == TINY.weight_bytes(1)
+
+
+@pytest.mark.parametrize(
+    ("number_format", "read"), [("fp8", 26.93e9), ("int4", 15.23e9), ("nvfp4", 16.3e9)]
+)
+def test_a_packed_model_reads_what_was_counted_by_hand(number_format, read):
+    """GB a token with the head in bfloat16; the operations are those of the plain model."""
+    layout = random_layout(SHAPES["27b"], number_format)
+    packed = Bounds(SHAPES["27b"], torch.bfloat16, RATES, layout)
+    assert packed.weight_bytes(1) == pytest.approx(read, rel=0.02)
+    assert packed.prompt_flops(100) == LARGE.prompt_flops(100)
+    assert packed.draft_bytes(0) == LARGE.draft_bytes(0)

@@ -32,6 +32,14 @@ def test_a_model_and_a_shape_contradict_each_other():
         Options.load({**ASKED, "model": "a", "shape": "tiny"}, {})
 
 
+def test_a_format_is_of_random_weights():
+    """A checkpoint has its own; the name of what is measured tells it."""
+    named = Options.load({**ASKED, "shape": "tiny", "number_format": "fp8"}, {})
+    assert named.name == "tiny with random weights in fp8"
+    with pytest.raises(CannotServe, match="--format is of random weights; a --model has its own"):
+        Options.load({**ASKED, "model": "a", "number_format": "fp8"}, {})
+
+
 def test_a_file_that_cannot_be_written_is_said_at_once(tmp_path):
     """Not behind minutes of measuring."""
     with pytest.raises(CannotServe, match=f"--json: cannot write {tmp_path}: Is a directory"):

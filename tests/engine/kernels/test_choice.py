@@ -6,7 +6,8 @@ import torch
 
 from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import MoeConfig
-from flashrt.engine.kernels import fingerprint, knows, model_for, usable
+from flashrt.engine.kernels import fingerprint, head_copy_bytes, knows, model_for, usable
+from flashrt.engine.matrix import Packed
 from flashrt.engine.model import Model
 from tests.engine.models import PLAIN, config_of, reference, weights_of
 
@@ -45,3 +46,20 @@ def test_kernels_know_mixtures_of_experts():
 
     assert knows(attrs.evolve(CONFIG, moe=moe))
     assert not knows(attrs.evolve(CONFIG, moe=moe, head_dim=96))
+
+
+def test_kernels_do_not_know_packed_matrices():
+    """One is enough, wherever it is; weights tell whether they have any."""
+    plain = weights_of(reference(PLAIN), torch.float32, "cpu")
+    one = Packed((plain.lm_head[:20], plain.lm_head[20:]), torch.float32)
+    mlp = attrs.evolve(plain.layers[1].mlp, down=one)
+    layer = attrs.evolve(plain.layers[1], mlp=mlp)
+    inside = attrs.evolve(plain, layers=(*plain.layers[:1], layer, *plain.layers[2:]))
+
+    assert not plain.packed
+    assert attrs.evolve(plain, lm_head=one).packed
+    assert inside.packed
+    assert not knows(CONFIG, packed=True)
+    assert head_copy_bytes(CONFIG, torch.device("cuda"), packed=True) == 0
+    with_mtp = attrs.evolve(CONFIG, mtp_layers=1)
+    assert head_copy_bytes(with_mtp, torch.device("cuda")) == CONFIG.vocab_size * (64 + 4)

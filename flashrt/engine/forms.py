@@ -1,0 +1,232 @@
+"""The forms in which a matrix lies packed in memory, and the numbers that each of them means.
+
+N-major, so that a product of few rows reads a tile of weight rows along K with their scales beside
+them. A part is made once, at load; `cut` gives views, `dense` is the reference of every kernel that
+reads a form itself.
+"""
+
+import functools
+from collections.abc import Sequence
+
+import attrs
+import torch
+from torch import Tensor
+
+BLOCK = 128
+"""Rows and columns that share a scale in FP8 blocks."""
+
+NVFP4_GROUP = 16
+"""Columns that share a scale in NVFP4."""
+
+NIBBLES = 8
+"""Four-bit numbers in an int32, the lowest first."""
+
+E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
+"""What three bits of NVFP4 mean; the fourth is the sign."""
+
+DENSE_PEAK = 16
+"""Bytes that `dense` holds for each number at worst, its result included."""
+
+
+@attrs.frozen
+class FormSpec:
+    """Which form, as far as two parts must agree on it to lie in one."""
+
+    kind: str
+    """A key of KINDS."""
+    group: int = 0
+    """int4: columns that share a scale and a zero."""
+    scale_dtype: torch.dtype = torch.float32
+    """int4: as the checkpoint stores it, so that nothing is rounded."""
+
+    @property
+    def aligned_rows(self) -> int:
+        """Only behind a multiple of so many rows can another part follow in the same tensors."""
+        return BLOCK if self.kind == FP8_BLOCKS else 1
+
+
+@attrs.frozen(eq=False)
+class Fp8Blocks:
+    """weight * scale of its block of BLOCK x BLOCK. Rounded to float32 if the scale needs it."""
+
+    weight: Tensor
+    """[N, K] float8_e4m3fn."""
+    scale: Tensor
+    """[ceil((first + N) / BLOCK), ceil(K / BLOCK)] float32."""
+    first: int = 0
+    """Rows of the first block that lie before this part."""
+
+    @classmethod
+    def empty(cls, spec: FormSpec, n: int, k: int, device: torch.device) -> "Fp8Blocks":
+        """Uninitialised."""
+        weight = torch.empty(n, k, dtype=torch.float8_e4m3fn, device=device)
+        return cls(weight, torch.empty(-(-n // BLOCK), -(-k // BLOCK), device=device))
+
+    @property
+    def columns(self) -> int:
+        """K."""
+        return self.weight.shape[1]
+
+    def cut(self, start: int, stop: int) -> "Fp8Blocks":
+        """Rows [start, stop), as views."""
+        lo, hi = self.first + start, self.first + stop
+        scale = self.scale[lo // BLOCK : -(-hi // BLOCK)]
+        return Fp8Blocks(self.weight[start:stop], scale, lo % BLOCK)
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """[N, K] of `dtype`, by way of float32."""
+        n, k = self.weight.shape
+        rows = (torch.arange(n, device=self.weight.device) + self.first) // BLOCK
+        scale = self.scale[rows].repeat_interleave(BLOCK, dim=1)[:, :k]
+        return self.weight.float().mul_(scale).to(dtype)
+
+
+@attrs.frozen(eq=False)
+class Fp8Rows:
+    """weight * scale of its row; one scale for a whole tensor stands in each of its rows."""
+
+    weight: Tensor
+    """[N, K] float8_e4m3fn."""
+    scale: Tensor
+    """[N] float32."""
+
+    @classmethod
+    def empty(cls, spec: FormSpec, n: int, k: int, device: torch.device) -> "Fp8Rows":
+        """Uninitialised."""
+        weight = torch.empty(n, k, dtype=torch.float8_e4m3fn, device=device)
+        return cls(weight, torch.empty(n, device=device))
+
+    @property
+    def columns(self) -> int:
+        """K."""
+        return self.weight.shape[1]
+
+    def cut(self, start: int, stop: int) -> "Fp8Rows":
+        """Rows [start, stop), as views."""
+        return Fp8Rows(self.weight[start:stop], self.scale[start:stop])
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """[N, K] of `dtype`, by way of float32."""
+        return self.weight.float().mul_(self.scale[:, None]).to(dtype)
+
+
+@attrs.frozen(eq=False)
+class Int4:
+    """(number 0..15 - zero) * scale of its group: exact in float32 where scales have 16 bits."""
+
+    weight: Tensor
+    """[N, K / NIBBLES] int32, along K."""
+    scale: Tensor
+    """[N, K / group]."""
+    zero: Tensor
+    """[N, K / group] uint8, 0 to 16: old GPTQ files store one less than they mean."""
+
+    @classmethod
+    def empty(cls, spec: FormSpec, n: int, k: int, device: torch.device) -> "Int4":
+        """Uninitialised."""
+        weight = torch.empty(n, k // NIBBLES, dtype=torch.int32, device=device)
+        scale = torch.empty(n, k // spec.group, dtype=spec.scale_dtype, device=device)
+        return cls(weight, scale, torch.empty(scale.shape, dtype=torch.uint8, device=device))
+
+    @property
+    def columns(self) -> int:
+        """K."""
+        return self.weight.shape[1] * NIBBLES
+
+    def cut(self, start: int, stop: int) -> "Int4":
+        """Rows [start, stop), as views."""
+        rows = slice(start, stop)
+        return Int4(self.weight[rows], self.scale[rows], self.zero[rows])
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """[N, K] of `dtype`, by way of float32."""
+        numbers = nibbles(self.weight).float().view(*self.scale.shape, -1)
+        numbers.sub_(self.zero.float()[..., None]).mul_(self.scale.float()[..., None])
+        return numbers.flatten(1).to(dtype)
+
+
+@attrs.frozen(eq=False)
+class Nvfp4:
+    """E2M1 number * scale of its 16 columns, exactly; times the row's, rounded to float32.
+
+    A scale a row, not one a tensor, lets matrices with different ones lie in one part.
+    """
+
+    weight: Tensor
+    """[N, K / 2] uint8, the lower four bits first."""
+    scale: Tensor
+    """[N, K / NVFP4_GROUP] float8_e4m3fn."""
+    row_scale: Tensor
+    """[N] float32, a multiplier."""
+
+    @classmethod
+    def empty(cls, spec: FormSpec, n: int, k: int, device: torch.device) -> "Nvfp4":
+        """Uninitialised."""
+        weight = torch.empty(n, k // 2, dtype=torch.uint8, device=device)
+        scale = torch.empty(n, k // NVFP4_GROUP, dtype=torch.float8_e4m3fn, device=device)
+        return cls(weight, scale, torch.empty(n, device=device))
+
+    @property
+    def columns(self) -> int:
+        """K."""
+        return self.weight.shape[1] * 2
+
+    def cut(self, start: int, stop: int) -> "Nvfp4":
+        """Rows [start, stop), as views."""
+        rows = slice(start, stop)
+        return Nvfp4(self.weight[rows], self.scale[rows], self.row_scale[rows])
+
+    def dense(self, dtype: torch.dtype) -> Tensor:
+        """[N, K] of `dtype`, by way of float32."""
+        codes = torch.stack((self.weight & 15, self.weight >> 4), dim=-1)
+        numbers = _e2m1_table(self.weight.device)[codes.int()].view(*self.scale.shape, NVFP4_GROUP)
+        numbers.mul_(self.scale.float()[..., None]).mul_(self.row_scale[:, None, None])
+        return numbers.flatten(1).to(dtype)
+
+
+Form = Fp8Blocks | Fp8Rows | Int4 | Nvfp4
+
+FP8_BLOCKS, FP8_ROWS, INT4, NVFP4 = "fp8 128x128", "fp8 per row", "int4", "nvfp4"
+
+KINDS: dict[str, type[Form]] = {
+    FP8_BLOCKS: Fp8Blocks,
+    FP8_ROWS: Fp8Rows,
+    INT4: Int4,
+    NVFP4: Nvfp4,
+}
+
+
+def empty(spec: FormSpec, n: int, k: int, device: torch.device) -> Form:
+    """An uninitialised part [n, k]."""
+    return KINDS[spec.kind].empty(spec, n, k, device)
+
+
+@functools.cache
+def _e2m1_table(device: torch.device) -> Tensor:
+    """[16] float32: what each four bits mean. Kept: making it waits for a GPU."""
+    return torch.tensor([*E2M1, *(-number for number in E2M1)], device=device)
+
+
+def name_of(form: Form) -> str:
+    """As people call it."""
+    kind = next(kind for kind, form_type in KINDS.items() if isinstance(form, form_type))
+    return f"{kind} g{form.columns // form.scale.shape[1]}" if kind == INT4 else kind
+
+
+def nibbles(words: Tensor) -> Tensor:
+    """int32 [..., M] -> uint8 [..., M * NIBBLES], the lowest first."""
+    shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=words.device)
+    return (words[..., None] >> shifts).bitwise_and_(15).to(torch.uint8).flatten(-2)
+
+
+def words(numbers: Tensor) -> Tensor:
+    """uint8 0..15 [..., M * NIBBLES] -> int32 [..., M]; the inverse of `nibbles`."""
+    grouped = numbers.unflatten(-1, (-1, NIBBLES)).int()
+    shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=numbers.device)
+    return (grouped << shifts).sum(-1, dtype=torch.int32)
+
+
+def tensors(form: Form) -> Sequence[Tensor]:
+    """Everything that it takes memory for."""
+    values = attrs.asdict(form, recurse=False).values()
+    return [value for value in values if isinstance(value, Tensor)]
