@@ -1,5 +1,6 @@
 """Segments are remembered by content."""
 
+import itertools
 import threading
 
 import pytest
@@ -85,8 +86,18 @@ def test_threads_do_not_disturb_each_other():
     assert 0 < cache.held_bytes <= 5000
 
 
-@pytest.mark.parametrize("letters", ["abcd", "äöüß", "漢字仮名"])
-@pytest.mark.parametrize("length", [1, 30, 600])
+LETTERS, LENGTHS = ("abcd", "äöüß", "漢字仮名"), (1, 30, 600)
+QUICK = (("abcd", 1), ("漢字仮名", 600))
+"""The others take a second each."""
+
+
+@pytest.mark.parametrize(
+    ("letters", "length"),
+    [
+        pytest.param(*case, marks=() if case in QUICK else pytest.mark.slow)
+        for case in itertools.product(LETTERS, LENGTHS)
+    ],
+)
 def test_the_count_is_what_python_allocates(letters: str, length: int):
     """One-letter pieces and long ones, of any script: never less, and not much more. So a million
     tiny pieces are bounded as a few long ones are."""

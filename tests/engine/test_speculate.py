@@ -235,7 +235,9 @@ def test_depth_may_change_in_mid_generation(dtype):
 
 
 @pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("before", [1, 2, 5, 13])
+@pytest.mark.parametrize(
+    "before", [1, *(pytest.param(n, marks=pytest.mark.slow) for n in (2, 5)), 13]
+)
 def test_a_draft_over_a_fold_leaves_no_trace(dtype, before):
     """Begun before a multiple of 64 and kept in part: the state, and a rollback by 64 from it, are
     those of single steps."""

@@ -22,7 +22,7 @@ CHECKS = (
 )
 """All that are about one request. What fits the schema may still be refused, with a reason."""
 
-FEW = ("--phases", "examples,fuzzing", "--max-examples", "10")
+FEW = ("--phases", "examples,fuzzing", "--max-examples", "5")
 MANY = ("--phases", "examples,coverage,fuzzing", "--max-examples", "100")
 
 DRAIN = "/admin/drain"

@@ -37,7 +37,17 @@ from tests.source import ROOT
 DOCUMENT = document("1")
 PAGE = (ROOT / "docs" / "http.md").read_text()
 KEY = "right-key"
-CASES = [(operation, status) for operation in OPERATIONS for status in (200, *operation.refuses)]
+AT_THE_DOOR = (401, 403, 408, 415)
+"""Decided before a route has a say: of few routes by default, of all of them under `slow`."""
+
+CASES = [
+    pytest.param(
+        *(operation, status),
+        marks=pytest.mark.slow if status in AT_THE_DOOR and number > 4 else (),
+    )
+    for number, operation in enumerate(OPERATIONS)
+    for status in (200, *operation.refuses)
+]
 
 
 def named(case: object) -> str:

@@ -166,8 +166,13 @@ def test_a_conversation_is_replayed_whole_from_its_beginning(talks, bytes_max):
             assert memory.held_bytes <= bytes_max
 
 
-@pytest.mark.parametrize("length", [1, 100])
-@pytest.mark.parametrize("turns", [1, 20])
+SLOW = pytest.mark.slow
+
+
+@pytest.mark.parametrize(
+    ("turns", "length"),
+    [(1, 1), pytest.param(1, 100, marks=SLOW), pytest.param(20, 1, marks=SLOW), (20, 100)],
+)
 def test_the_count_is_what_python_allocates(turns, length):
     """Short answers and long ones, alone and in long lines: never less, and not twice as much."""
 

@@ -105,7 +105,9 @@ RENDERER = Renderer(tokenizer(), template(), cached_bytes_max=0)
 """Remembers nothing itself."""
 
 
-@pytest.mark.parametrize(("turns", "length"), [(0, 5), (3, 20), (30, 100)])
+@pytest.mark.parametrize(
+    ("turns", "length"), [(0, 5), pytest.param(3, 20, marks=pytest.mark.slow), (30, 100)]
+)
 def test_the_count_is_what_python_allocates(turns, length):
     """Short conversations and long ones: never less, and not twice as much."""
     talked(SessionRegistry(), -1, turns, length)

@@ -76,7 +76,7 @@ async def test_a_text_swept_over_its_length_and_over_stop_strings(burst):
 
 EVERY = (*range(1, 68), *range(70, 201, 10))
 """All until a chunk has been folded, then every tenth."""
-SOME = (2, 65)
+SOME = (2, 33)
 
 
 @pytest.mark.parametrize("drafts", [pytest.param(0, marks=pytest.mark.slow), 4])

@@ -2,6 +2,7 @@
 
 import json
 
+import pytest
 import torch
 
 from flashrt.demo import DEMO_PATH
@@ -36,6 +37,7 @@ def test_the_table_has_shares():
     assert rates.table().splitlines()[2:] == ["| x | 50.0% | 2 |"]
 
 
+@pytest.mark.slow
 def test_a_checkpoint_is_graded_from_end_to_end(monkeypatch):
     """One request of each group on the bundled checkpoint, whatever it can do."""
     monkeypatch.setattr(evaluate, "NEW_MAX", 8)
