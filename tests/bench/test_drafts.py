@@ -7,7 +7,7 @@ from flashrt.bench import drafts
 
 def test_it_prints_every_way_of_drafting_and_that_the_ids_are_the_same(capsys):
     """In few tokens of the demo checkpoint: an oracle gains with its depth, a quote is found."""
-    drafts.main(["--tokens", "18", "--prompt", "40"])
+    drafts.main(["--tokens", "24", "--prompt", "40"])
 
     lines = capsys.readouterr().out.splitlines()
     per_step = {
