@@ -212,7 +212,8 @@ async def test_every_documented_status_can_be_had_with_a_body_of_its_type(operat
     """The example is served, and each refusal is an error object."""
     service = ScriptedService(whole_answer("a"))
     options = {"api_keys": (KEY,), "strict_model_name": True, "max_body_bytes": 1000}
-    async with serving(service, body_timeout_s=0.05, **options) as server:
+    patience_s = 0.05 if status == 408 else 30  # a busy machine may take longer than that
+    async with serving(service, body_timeout_s=patience_s, **options) as server:
         answer = await provoke(server, operation, status)
     if isinstance(answer, int):
         assert answer == status
