@@ -202,9 +202,13 @@ def only(name: str, value: Any, allowed: tuple[Any, ...], way_out: str) -> None:
     """Refuse a field whose wish this server cannot honour, instead of ignoring it."""
     if value is None or value in allowed:
         return
-    shown = msgspec.json.encode(value).decode()
-    shown = shown if len(shown) <= 60 else f"{shown[:57]}..."
-    raise BadRequest(f"`{name}` = {shown} is not supported. {way_out}", param=name)
+    raise BadRequest(f"`{name}` = {shown(value)} is not supported. {way_out}", param=name)
+
+
+def shown(value: object) -> str:
+    """A value of the client's as a refusal repeats it: JSON, cut short."""
+    text = msgspec.json.encode(value).decode()
+    return text if len(text) <= 60 else f"{text[:57]}..."
 
 
 def _seed(seed: int | None) -> int | None:

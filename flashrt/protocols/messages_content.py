@@ -4,12 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import groupby
 from typing import Any
 
-import msgspec
-
 from flashrt.chat.billing import without_billing
 from flashrt.chat.messages import unread_result
 from flashrt.chat.request import Json
 from flashrt.errors import BadRequest
+from flashrt.protocols.fields import shown
 from flashrt.protocols.messages_thinking import thought_of
 
 ROLES = ("user", "assistant", "system")
@@ -45,7 +44,7 @@ def _message(message: Json, where: str) -> list[Json]:
     role, content = message.get("role"), message.get("content")
     if role not in ROLES:
         raise BadRequest(
-            f"`{where}.role` is {_shown(role)}; it must be one of {', '.join(ROLES)}. Tools and "
+            f"`{where}.role` is {shown(role)}; it must be one of {', '.join(ROLES)}. Tools and "
             'their results are blocks: "tool_use" of the assistant, "tool_result" of the user.',
             param=f"{where}.role",
         )
@@ -123,7 +122,7 @@ def _named(block: Mapping[str, Any], field: str, where: str) -> str:
     name = block.get(field)
     if not isinstance(name, str) or not name:
         raise BadRequest(
-            f"`{where}.{field}` is {_shown(name)}; it must be a text that is not empty.",
+            f"`{where}.{field}` is {shown(name)}; it must be a text that is not empty.",
             param=f"{where}.{field}",
         )
     return name
@@ -150,7 +149,7 @@ def _text(block: Any, where: str) -> str:
 
 def _unread(block: Any, where: str) -> BadRequest:
     return BadRequest(
-        f"`{where}` is of type {_shown(_kind(block))}, which cannot be read there; this model "
+        f"`{where}` is of type {shown(_kind(block))}, which cannot be read there; this model "
         'reads text only: {"type": "text", "text": ...}. Leave the block out, or say it in words.',
         param=where,
     )
@@ -159,8 +158,3 @@ def _unread(block: Any, where: str) -> BadRequest:
 def _kind(block: Any) -> str | None:
     kind = block.get("type") if isinstance(block, Mapping) else None
     return kind if isinstance(kind, str) else None
-
-
-def _shown(value: object) -> str:
-    text = msgspec.json.encode(value).decode()
-    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -4,14 +4,13 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import msgspec
 
 from flashrt.chat.request import Json
-from flashrt.chat.shape import CallShape, JsonShape, OneCall
+from flashrt.chat.shape import CallShape, JsonShape
 from flashrt.errors import BadRequest
 from flashrt.protocols.chat import TOOL_NAME
-from flashrt.protocols.structure import Structure
+from flashrt.protocols.structure import Structure, together
 
 
 class ToolChoice(msgspec.Struct):
@@ -75,13 +74,7 @@ def structure(
             'Leave one out, or use `tool_choice` {"type": "auto"}.',
             param=field,
         )
-    reads_calls = bool(tools) and choice.type != "none"
-    if forced is not None or not reads_calls:
-        return Structure(forced or value, reads_calls)
-    if value is not None:
-        calls = CallShape(_functions(tools), parallel)
-        return Structure(attrs.evolve(value, calls=calls), reads_calls)
-    return Structure(None if parallel else OneCall(), reads_calls)
+    return together(tools, forced, value, may_call=choice.type != "none", parallel=parallel)
 
 
 def _value(wish: OutputFormat, field: str) -> JsonShape:

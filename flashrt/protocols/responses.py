@@ -8,6 +8,7 @@ import msgspec
 from flashrt.chat.request import AgentRequest, CacheHints, Json
 from flashrt.chat.shape import JsonShape
 from flashrt.errors import BadRequest, PreviousResponseNotFound
+from flashrt.protocols.chat import TOP_LOGPROBS_MAX
 from flashrt.protocols.fields import (
     Call,
     CommonFields,
@@ -26,7 +27,6 @@ from flashrt.protocols.responses_tools import Offer, choice, offer
 from flashrt.protocols.structure import JsonSchemaFormat, ResponseFormat, Structure, structure
 from flashrt.protocols.thinking import Reasoning, Thinking, thinking
 
-TOP_LOGPROBS_MAX = 20
 SCHEMA = "text.format.schema"
 
 

@@ -8,6 +8,7 @@ import attrs
 
 from flashrt.chat.request import Json
 from flashrt.errors import BadRequest
+from flashrt.protocols.chat import TOOL_NAME
 
 FUNCTION_FIELDS = ("name", "description", "parameters", "strict")
 """What the model is shown of a function, in the order in which chat clients write it."""
@@ -17,8 +18,6 @@ INPUT = "input"
 
 BETWEEN = "__"
 """Between the name of a group and that of a tool in it."""
-
-NAME = re.compile(r"[^\s<>]{1,256}")
 
 
 @attrs.frozen
@@ -99,7 +98,7 @@ def _kind(kind: object, path: str) -> str:
 def _name(tool: Json, namespace: str | None, path: str) -> str:
     name = tool.get("name")
     # The model writes the name inside a tag, from which it must be readable again.
-    if isinstance(name, str) and NAME.fullmatch(ToolName(name, namespace).flat):
+    if isinstance(name, str) and re.fullmatch(TOOL_NAME, ToolName(name, namespace).flat):
         return name
     raise BadRequest(
         f'`{path}.name` must be a string of 1 to 256 characters without spaces, "<" or ">".',

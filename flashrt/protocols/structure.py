@@ -9,6 +9,7 @@ import msgspec
 from flashrt.chat.request import Json
 from flashrt.chat.shape import AnswerShape, CallShape, JsonShape, OneCall
 from flashrt.errors import BadRequest
+from flashrt.protocols.fields import shown
 
 SCHEMA_FIELD = "response_format.json_schema.schema"
 
@@ -53,14 +54,26 @@ def structure(
             'be both. Leave one out, or use `tool_choice` "auto".',
             param="response_format",
         )
-    reads_calls = bool(tools) and tool_choice != "none"
+    may_call = tool_choice != "none"
+    return together(tools, forced, value, may_call=may_call, parallel=parallel is not False)
+
+
+def together(
+    tools: Sequence[Json],
+    forced: CallShape | None,
+    value: JsonShape | None,
+    *,
+    may_call: bool,
+    parallel: bool,
+) -> Structure:
+    """The wishes of any protocol as one, of which `forced` and `value` are not both there."""
+    reads_calls = bool(tools) and may_call
     if forced is not None or not reads_calls:
         return Structure(forced or value, reads_calls)
     if value is not None:
         functions = tuple(tool["function"] for tool in tools)
-        calls = CallShape(functions, parallel=parallel is not False)
-        return Structure(attrs.evolve(value, calls=calls), reads_calls)
-    return Structure(OneCall() if parallel is False else None, reads_calls)
+        return Structure(attrs.evolve(value, calls=CallShape(functions, parallel)), reads_calls)
+    return Structure(None if parallel else OneCall(), reads_calls)
 
 
 def _value(wish: ResponseFormat) -> JsonShape | None:
@@ -98,7 +111,7 @@ def _forced(
             # A named function is called once, as elsewhere.
             return CallShape((_named(tools, name),), parallel=False)
     raise BadRequest(
-        f'`tool_choice` = {_shown(choice)} is not supported. It must be "none", "auto", '
+        f'`tool_choice` = {shown(choice)} is not supported. It must be "none", "auto", '
         '"required" or {"type": "function", "function": {"name": ...}}.',
         param="tool_choice",
     )
@@ -114,8 +127,3 @@ def _named(tools: Sequence[Json], name: str) -> Json:
         f'`tool_choice.function.name` is "{name}", which is not among `tools` ({offered}).',
         param="tool_choice.function.name",
     )
-
-
-def _shown(choice: object) -> str:
-    text = msgspec.json.encode(choice).decode()
-    return text if len(text) <= 60 else f"{text[:57]}..."

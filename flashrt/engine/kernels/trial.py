@@ -31,7 +31,7 @@ from flashrt.engine.kernels.norm import add_half_norm
 from flashrt.engine.kernels.step import RowsStep
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
-from flashrt.engine.shapes import DENSE, MIXTURE, PATTERN, TINY_MIXTURE
+from flashrt.engine.shapes import DENSE, MIXTURE, PATTERN, TINY, TINY_MIXTURE
 from flashrt.engine.weights import (
     FfnWeights,
     FullAttentionWeights,
@@ -43,27 +43,12 @@ from flashrt.engine.weights import (
 )
 
 PLAIN = attrs.evolve(DENSE, mtp_layers=0)
-TINY = attrs.evolve(
-    PLAIN,
-    vocab_size=8256,
-    hidden_size=128,
-    intermediate_size=256,
-    layer_types=PATTERN * 2,
-    num_heads=4,
-    num_kv_heads=2,
-    head_dim=64,
-    rotary_dim=16,
-    linear_key_heads=2,
-    linear_value_heads=4,
-    linear_key_dim=32,
-    linear_value_dim=32,
-    max_positions=40960,
-)
+SMALL = attrs.evolve(TINY, mtp_layers=0, vocab_size=8256, layer_types=PATTERN * 2)
 SHAPES: Mapping[str, ModelConfig] = {
     "27b": PLAIN,
     "35b-a3b": attrs.evolve(MIXTURE, mtp_layers=0),
-    "tiny": TINY,
-    "tiny-moe": attrs.evolve(TINY, intermediate_size=0, moe=TINY_MIXTURE.moe),
+    "tiny": SMALL,
+    "tiny-moe": attrs.evolve(SMALL, intermediate_size=0, moe=TINY_MIXTURE.moe),
 }
 """Shapes that can be measured without a checkpoint."""
 
