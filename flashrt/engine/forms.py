@@ -21,6 +21,10 @@ NVFP4_GROUP = 16
 NIBBLES = 8
 """Four-bit numbers in an int32, the lowest first."""
 
+PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
+"""Which of a word's nibbles holds each of its eight columns, in a form: neighbours lie 16 bits
+apart, so that a kernel has both in one register, as halves, by one shift."""
+
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """What three bits of NVFP4 mean; the fourth is the sign."""
 
@@ -115,7 +119,7 @@ class Int4:
     """(number 0..15 - zero) * scale of its group: exact in float32 where scales have 16 bits."""
 
     weight: Tensor
-    """[N, K / NIBBLES] int32, along K."""
+    """[N, K / NIBBLES] int32 along K, by PLACES."""
     scale: Tensor
     """[N, K / group]."""
     zero: Tensor
@@ -140,7 +144,7 @@ class Int4:
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """[N, K] of `dtype`, by way of float32."""
-        numbers = nibbles(self.weight).float().view(*self.scale.shape, -1)
+        numbers = nibbles(self.weight, PLACES).float().view(*self.scale.shape, -1)
         numbers.sub_(self.zero.float()[..., None]).mul_(self.scale.float()[..., None])
         return numbers.flatten(1).to(dtype)
 
@@ -153,7 +157,7 @@ class Nvfp4:
     """
 
     weight: Tensor
-    """[N, K / 2] uint8, the lower four bits first."""
+    """[N, K / NIBBLES] int32 along K, by PLACES."""
     scale: Tensor
     """[N, K / NVFP4_GROUP] float8_e4m3fn."""
     row_scale: Tensor
@@ -162,14 +166,14 @@ class Nvfp4:
     @classmethod
     def empty(cls, spec: FormSpec, n: int, k: int, device: torch.device) -> "Nvfp4":
         """Uninitialised."""
-        weight = torch.empty(n, k // 2, dtype=torch.uint8, device=device)
+        weight = torch.empty(n, k // NIBBLES, dtype=torch.int32, device=device)
         scale = torch.empty(n, k // NVFP4_GROUP, dtype=torch.float8_e4m3fn, device=device)
         return cls(weight, scale, torch.empty(n, device=device))
 
     @property
     def columns(self) -> int:
         """K."""
-        return self.weight.shape[1] * 2
+        return self.weight.shape[1] * NIBBLES
 
     def cut(self, start: int, stop: int) -> "Nvfp4":
         """Rows [start, stop), as views."""
@@ -178,7 +182,7 @@ class Nvfp4:
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """[N, K] of `dtype`, by way of float32."""
-        codes = torch.stack((self.weight & 15, self.weight >> 4), dim=-1)
+        codes = nibbles(self.weight, PLACES)
         numbers = _e2m1_table(self.weight.device)[codes.int()].view(*self.scale.shape, NVFP4_GROUP)
         numbers.mul_(self.scale.float()[..., None]).mul_(self.row_scale[:, None, None])
         return numbers.flatten(1).to(dtype)
@@ -213,17 +217,26 @@ def name_of(form: Form) -> str:
     return f"{kind} g{form.columns // form.scale.shape[1]}" if kind == INT4 else kind
 
 
-def nibbles(words: Tensor) -> Tensor:
-    """int32 [..., M] -> uint8 [..., M * NIBBLES], the lowest first."""
-    shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=words.device)
-    return (words[..., None] >> shifts).bitwise_and_(15).to(torch.uint8).flatten(-2)
+IN_ORDER = tuple(range(NIBBLES))
+"""The places of stored numbers: the lowest first."""
 
 
-def words(numbers: Tensor) -> Tensor:
+def nibbles(words: Tensor, places: tuple[int, ...] = IN_ORDER) -> Tensor:
+    """int32 [..., M] -> uint8 [..., M * NIBBLES]."""
+    shifted = words[..., None] >> _shifts(places, words.device)
+    return shifted.bitwise_and_(15).to(torch.uint8).flatten(-2)
+
+
+def words(numbers: Tensor, places: tuple[int, ...] = IN_ORDER) -> Tensor:
     """uint8 0..15 [..., M * NIBBLES] -> int32 [..., M]; the inverse of `nibbles`."""
     grouped = numbers.unflatten(-1, (-1, NIBBLES)).int()
-    shifts = torch.arange(0, 32, 4, dtype=torch.int32, device=numbers.device)
-    return (grouped << shifts).sum(-1, dtype=torch.int32)
+    return (grouped << _shifts(places, numbers.device)).sum(-1, dtype=torch.int32)
+
+
+@functools.cache
+def _shifts(places: tuple[int, ...], device: torch.device) -> Tensor:
+    """[NIBBLES] int32. Kept: making it waits for a GPU."""
+    return torch.tensor([4 * place for place in places], dtype=torch.int32, device=device)
 
 
 def tensors(form: Form) -> Sequence[Tensor]:

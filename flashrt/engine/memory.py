@@ -18,7 +18,7 @@ from flashrt.engine.config import ModelConfig
 from flashrt.engine.kernels import head_copy_bytes
 from flashrt.engine.linear import GROUP
 from flashrt.engine.placement import Placement, free_bytes
-from flashrt.engine.tensor_plan import Layout, allocate_all
+from flashrt.engine.tensor_plan import HEAD, Layout, allocate_all
 from flashrt.errors import CannotServe
 
 META = torch.device("meta")
@@ -93,7 +93,8 @@ class Needs:
     def _weights(self) -> int:
         stored = allocate_all(self.config, META, self.placement.dtype, self.layout).nbytes
         packed = bool(self.layout.quantized)
-        return stored + head_copy_bytes(self.config, self.placement.device, packed=packed)
+        device, packed_head = self.placement.device, HEAD in self.layout.quantized
+        return stored + head_copy_bytes(self.config, device, packed=packed, packed_head=packed_head)
 
     def of(self, max_seq: int, free: int, *, auto: bool = False) -> Memory:
         """Of one window."""

@@ -19,6 +19,7 @@ from flashrt.engine.forms import (
     NIBBLES,
     NVFP4,
     NVFP4_GROUP,
+    PLACES,
     Form,
     FormSpec,
     Fp8Blocks,
@@ -201,7 +202,8 @@ def _targets(stored: StoredMatrix, form: Form) -> dict[str, Target]:
             whole = Staged(lambda t: _fill_whole_scale(form.row_scale, t, divides))
             shape = Staged(lambda t: _check_shape(t, form))
             last = stored.spelling.needed[1]
-            return {data: form.weight, scale: form.scale, last: whole, ".weight_shape": shape}
+            numbers = Staged(lambda t: _place_words(form.weight, t.view(torch.int32)))
+            return {data: numbers, scale: form.scale, last: whole, ".weight_shape": shape}
         case Int4() if stored.spelling is INT4_PACKED:
             return _packed_targets(form)
         case Int4():
@@ -211,7 +213,7 @@ def _targets(stored: StoredMatrix, form: Form) -> dict[str, Target]:
 def _packed_targets(form: Int4) -> dict[str, Target]:
     form.zero.fill_(8)  # symmetric, unless zeros are stored
     return {
-        ".weight_packed": form.weight,
+        ".weight_packed": Staged(lambda t: _place_words(form.weight, t)),
         ".weight_scale": form.scale,
         # The only tensor that is packed along N.
         ".weight_zero_point": Staged(
@@ -235,10 +237,10 @@ def _qweight_targets(stored: StoredMatrix, form: Int4) -> dict[str, Target]:
         step = max(1, SLICE_WORDS // len(packed))
         for at in range(0, packed.shape[1], step):
             rows = _awq_rows(packed[:, at : at + step]).T.contiguous()
-            form.weight[at * NIBBLES : at * NIBBLES + len(rows)] = words(rows)
+            form.weight[at * NIBBLES : at * NIBBLES + len(rows)] = words(rows, PLACES)
 
     return {
-        ".qweight": Staged(place_awq if awq else lambda t: _copy(form.weight, t.T)),
+        ".qweight": Staged(place_awq if awq else lambda t: _place_words(form.weight, t.T)),
         ".qzeros": Staged(place_zeros),
         ".scales": Staged(lambda t: _copy(form.scale, t.T)),
         ".g_idx": Staged(lambda t: _check_order(t, form)),
@@ -251,6 +253,21 @@ def _awq_rows(packed: Tensor) -> Tensor:
     ordered = torch.empty_like(mixed)
     ordered[..., list(AWQ_ORDER)] = mixed
     return ordered.flatten(-2)
+
+
+def _place_words(weight: Tensor, stored: Tensor) -> None:
+    """Words of columns in order [N, K / NIBBLES] as a form has them; slice by slice of rows."""
+    step = max(1, SLICE_WORDS // stored.shape[1])
+    for rows, target in zip(stored.split(step), weight.split(step), strict=True):
+        low, high = _every_other(rows), _every_other(rows >> 4)
+        target.copy_(low.bitwise_or_(high << 16))
+
+
+def _every_other(rows: Tensor) -> Tensor:
+    """Each word's nibbles 0, 2, 4 and 6 in its lower half; zeros above."""
+    found = rows & 0x0F0F0F0F
+    found = (found | found >> 4) & 0x00FF00FF
+    return (found | found >> 8) & 0xFFFF
 
 
 def _copy(target: Tensor, source: Tensor) -> None:

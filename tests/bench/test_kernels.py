@@ -29,3 +29,9 @@ def test_help_says_what_it_measures(capsys: pytest.CaptureFixture[str]):
     said = capsys.readouterr().out
     assert "random weights" in said
     assert "GPU" in said
+
+
+def test_packed_mixtures_are_refused(capsys: pytest.CaptureFixture[str]):
+    """They have no kernels to time."""
+    assert main(["--shape", "tiny-moe", "--format", "int4"]) == 2
+    assert "--format" in capsys.readouterr().err

@@ -35,7 +35,7 @@ FORMS = {
         scales(N, K // 32).bfloat16(),
         bytes_(N, K // 32) % 17,
     ),
-    "nvfp4": Nvfp4(bytes_(N, K // 2), e4m3(N, K // 16), scales(N)),
+    "nvfp4": Nvfp4(bytes_(N, K // 2).view(torch.int32), e4m3(N, K // 16), scales(N)),
 }
 
 
@@ -49,10 +49,11 @@ def one_by_one(form: forms.Form, i: int, j: int) -> float:
             return float(form.weight[i, j].float() * form.scale[i])
         case Int4():
             word, group = int(form.weight[i, j // 8]) & 0xFFFFFFFF, j // 32
-            number = word >> 4 * (j % 8) & 15
+            number = word >> 4 * (j % 8 // 2 + 4 * (j % 2)) & 15
             return float((number - int(form.zero[i, group])) * form.scale[i, group].float())
         case Nvfp4():
-            code = int(form.weight[i, j // 2]) >> 4 * (j % 2) & 15
+            word = int(form.weight[i, j // 8]) & 0xFFFFFFFF
+            code = word >> 4 * (j % 8 // 2 + 4 * (j % 2)) & 15
             exponent, half = code >> 1 & 3, code & 1
             size = half / 2 if exponent == 0 else 2.0 ** (exponent - 1) * (1 + half / 2)
             signed = torch.tensor(-size if code & 8 else size)

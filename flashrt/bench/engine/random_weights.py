@@ -121,7 +121,7 @@ def _fill(form: Form, spread: float, noise: torch.Generator) -> None:
             form.scale.fill_(spread / INT4_SPREAD)
             form.zero.fill_(8)
         case Nvfp4():
-            form.weight.random_(0, 256, generator=noise)
+            form.weight.random_(-(2**31), 2**31 - 1, generator=noise)
             form.scale.copy_(torch.ones((), device=form.scale.device))
             form.row_scale.fill_(spread / NVFP4_SPREAD)
 

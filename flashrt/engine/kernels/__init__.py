@@ -29,7 +29,9 @@ def model_for(config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> M
 
     The buffers must be fresh; they are zeros afterwards.
     """
-    if not usable(weights.embed.device) or not knows(config, packed=weights.packed):
+    runs = usable(weights.embed.device) and knows(config, packed=weights.packed)
+    # Packed weights meet rows of bfloat16 only.
+    if not runs or (weights.packed and buffers.kv.dtype != torch.bfloat16):
         return Model(config, weights, buffers)
     from flashrt.engine.kernels.model import KernelModel
 
@@ -54,17 +56,20 @@ def usable(device: torch.device) -> bool:
 
 def knows(config: ModelConfig, *, packed: bool = False) -> bool:
     """Whether there are kernels for every part of this shape: heads of 16, 32, 64, ...
-    `packed`: some matrices are in a quantized form."""
+    `packed`: some matrices are in a quantized form; there are none for mixtures with such."""
     sides = (config.head_dim, config.linear_key_dim, config.linear_value_dim)
     fit = all(side >= 16 and side & (side - 1) == 0 for side in sides)
     # With fewer value columns, Triton 3.6 makes wrong code of the products with long keys.
     wide = config.linear_value_dim >= min(64, config.linear_key_dim)
-    return fit and wide and not packed
+    return fit and wide and not (packed and config.moe)
 
 
-def head_copy_bytes(config: ModelConfig, device: torch.device, *, packed: bool = False) -> int:
+def head_copy_bytes(
+    config: ModelConfig, device: torch.device, *, packed: bool = False, packed_head: bool = False
+) -> int:
     """What the head of drafts takes on `device`, here or elsewhere; see `drafthead`."""
-    if device.type != "cuda" or not knows(config, packed=packed) or not config.mtp_layers:
+    copied = knows(config, packed=packed) and config.mtp_layers and not packed_head
+    if device.type != "cuda" or not copied:
         return 0
     return config.vocab_size * (config.hidden_size + torch.float32.itemsize)
 

@@ -1,4 +1,4 @@
-"""The forward pass of a block of prompt rows: matrix products by the library, the rest by kernels.
+"""The forward pass of a block of prompt rows: plain products by the library, the rest by kernels.
 
 Reference: `flashrt.engine.model.Model.block`. For bfloat16. Where the rows stand and how many of
 them live is read on the device, so one captured graph serves a size at every position below its
@@ -13,13 +13,13 @@ from torch import Tensor
 from flashrt.engine.buffers import CHUNK
 from flashrt.engine.kernels.attention import prepare
 from flashrt.engine.kernels.blockattention import attend_block
+from flashrt.engine.kernels.blocklinear import block_linear, block_linear_parts
 from flashrt.engine.kernels.chunks import Taps, delta_block
 from flashrt.engine.kernels.ffn import block_ffn
 from flashrt.engine.kernels.graphs import borders
 from flashrt.engine.kernels.norm import add_norm, gated_norm
 from flashrt.engine.kernels.tail import store_tail
 from flashrt.engine.kernels.words import Words
-from flashrt.engine.linear import block_linear
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
 
@@ -70,9 +70,9 @@ class BlockStep:
                 yield None
             y = add_norm(x, parts, layer.input_scale, layer.eps)
             if isinstance(layer.mixer, LinearMixer):
-                parts = self._linear(layer.mixer, y)[None]
+                parts = self._linear(layer.mixer, y)
             else:
-                parts = self._full(layer.mixer, y, keys)[None]
+                parts = self._full(layer.mixer, y, keys)
             y = add_norm(x, parts, layer.post_scale, layer.eps)
             parts = block_ffn(y, layer.mlp, self.at)
         hidden = add_norm(x, parts, self.model.final_scale, c.rms_eps)
@@ -85,7 +85,7 @@ class BlockStep:
         taps = Taps(mixer.taps, w.dt_bias, mixer.rate)
         o = delta_block(mixer.state, self.at, rows, taps)
         z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
-        return block_linear(gated_norm(o, z, mixer.norm, c.rms_eps).flatten(1), w.out_proj)
+        return block_linear_parts(gated_norm(o, z, mixer.norm, c.rms_eps).flatten(1), w.out_proj)
 
     def _full(self, mixer: FullMixer, y: Tensor, keys: int) -> Tensor:
         c = self.model.config
@@ -93,4 +93,4 @@ class BlockStep:
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
         q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
         o = attend_block(q, mixer.kv, self.at, keys, rows)
-        return block_linear(o.flatten(1), mixer.weights.o_proj)
+        return block_linear_parts(o.flatten(1), mixer.weights.o_proj)

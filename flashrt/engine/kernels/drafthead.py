@@ -1,7 +1,7 @@
 """The output head that drafts are chosen by: a copy in 8 bits, which is read in half the time.
 
 A draft only proposes, so what it is worth depends on this copy and nothing else does. Each row of
-the matrix is e4m3 times one float32 scale.
+the matrix is e4m3 times one float32 scale. A head that is packed already is read as it is.
 """
 
 import attrs
@@ -11,7 +11,8 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
-from flashrt.engine.matrix import Matrix, dense
+from flashrt.engine.kernels.linear import head_linear
+from flashrt.engine.matrix import Matrix, Packed, dense
 
 LARGEST = 448.0
 """Of what e4m3 can hold."""
@@ -69,3 +70,20 @@ class DraftHead:
             TILE=TILE, DEPTH=DEPTH, STAGES=STAGES, num_warps=4, **FOLLOWING,
         )  # fmt: skip
         return y
+
+
+@attrs.frozen(eq=False)
+class PackedHead:
+    """A head that needs no copy."""
+
+    weight: Packed
+    """[V, h]."""
+
+    def logits(self, hidden: Tensor) -> Tensor:
+        """[1, V] float32 of one hidden row [1, h]."""
+        return head_linear(hidden, self.weight)
+
+
+def draft_head(head: Matrix) -> DraftHead | PackedHead:
+    """What drafts are chosen by."""
+    return PackedHead(head) if isinstance(head, Packed) else DraftHead.of(head)

@@ -13,8 +13,8 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
-from flashrt.engine.kernels.linear import COLUMNS, ROWS_MAX, divided, gated
 from flashrt.engine.kernels.norm import HalfNorm
+from flashrt.engine.kernels.plain import COLUMNS, ROWS_MAX, divided, gated
 from flashrt.engine.kernels.routing import Routing, choose, score_block, score_rows, sort
 from flashrt.engine.kernels.tiles import Tile, expert_tile
 from flashrt.engine.weights import MoeWeights

@@ -5,10 +5,10 @@ Reference: `flashrt.engine.ffn`. `at` [3] int32 says in its last word how many r
 
 from torch import Tensor
 
+from flashrt.engine.kernels.blocklinear import block_linear_parts, block_silu_mul
 from flashrt.engine.kernels.experts import block_mixture, rows_mixture
 from flashrt.engine.kernels.linear import rows_linear_parts, rows_silu_mul
-from flashrt.engine.kernels.norm import HalfNorm, silu_mul
-from flashrt.engine.linear import block_linear
+from flashrt.engine.kernels.norm import HalfNorm
 from flashrt.engine.weights import FfnWeights, MlpWeights
 
 
@@ -22,6 +22,5 @@ def rows_ffn(x: HalfNorm, weights: FfnWeights, at: Tensor) -> Tensor:
 def block_ffn(x: Tensor, weights: FfnWeights, at: Tensor) -> Tensor:
     """Of a block x [T, h] bfloat16 -> parts [P, T, h], to be added in order."""
     if isinstance(weights, MlpWeights):
-        gated = silu_mul(block_linear(x, weights.gate_up))
-        return block_linear(gated, weights.down)[None]
+        return block_linear_parts(block_silu_mul(x, weights.gate_up), weights.down)
     return block_mixture(x, weights, at)

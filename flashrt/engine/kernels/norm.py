@@ -163,9 +163,9 @@ def _silu_mul(X, Y, N, BLOCK: tl.constexpr):
     tl.store(Y + m * N + n, (gate * tl.sigmoid(gate) * up).to(Y.dtype.element_ty), mask=n < N)
 
 
-def silu_mul(gate_up: Tensor) -> Tensor:
-    """silu(gate) * up of gate_up [M, 2 N], gates first -> [M, N]."""
+def silu_mul(gate_up: Tensor, dtype: torch.dtype | None = None) -> Tensor:
+    """silu(gate) * up of gate_up [M, 2 N], gates first -> [M, N], of `dtype` if it is another."""
     rows, n = len(gate_up), gate_up.shape[1] // 2
-    y = gate_up.new_empty(rows, n)
+    y = gate_up.new_empty(rows, n, dtype=dtype or gate_up.dtype)
     _silu_mul[(rows, triton.cdiv(n, 1024))](gate_up, y, n, BLOCK=1024, num_warps=4, **FOLLOWING)
     return y

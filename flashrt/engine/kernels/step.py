@@ -14,12 +14,12 @@ from flashrt.engine.kernels.delta import delta_rows
 from flashrt.engine.kernels.ffn import rows_ffn
 from flashrt.engine.kernels.graphs import borders
 from flashrt.engine.kernels.linear import (
-    ROWS_MAX,
     head_linear,
     rows_linear,
     rows_linear_parts,
 )
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm, gated_norm, store_in_ring
+from flashrt.engine.kernels.plain import ROWS_MAX
 from flashrt.engine.kernels.words import Words
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model

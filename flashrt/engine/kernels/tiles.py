@@ -24,6 +24,8 @@ class Tile:
     stages: int
     parts: int = 1
     """Slices of K that are summed apart, where the reader adds them in order."""
+    columns: int = 128
+    """Rows of a block that meet the weights together, at most."""
 
 
 MEASURED: Mapping[tuple[int, int], Tile] = {
@@ -37,6 +39,10 @@ MEASURED: Mapping[tuple[int, int], Tile] = {
 }
 
 
+TAIL_ROWS = 128
+"""Rows of a matrix that is computed beside another: gates of heads, behind packed projections."""
+
+
 def tile_for(n: int, k: int, element_size: int = 2) -> Tile:
     """The tile of a weight matrix [n, k]; one that fits any shape where none was measured."""
     if element_size > 2:
@@ -44,6 +50,9 @@ def tile_for(n: int, k: int, element_size: int = 2) -> Tile:
         return Tile(32, 32, 4, 2)
     if (tile := MEASURED.get((n, k))) is not None:
         return tile
+    if n <= TAIL_ROWS:
+        # So few programs that each must have much under way.
+        return Tile(16, max(32, min(256, 1 << k.bit_length() - 1)), 4, 4)
     depth = 128 if k >= 512 else 64 if k >= 128 else 32
     rows = 64
     programs, steps = -(-n // rows), k // depth
@@ -66,3 +75,50 @@ def expert_tile(k: int, element_size: int, *, block: bool, gated: bool = False) 
         return Tile(32, 32, 4, 2)
     tile = EXPERTS[block][gated]
     return tile if k >= tile.depth else attrs.evolve(tile, depth=max(32, 1 << k.bit_length() - 1))
+
+
+PACKED: Mapping[str, Tile] = {
+    "Fp8Blocks": Tile(64, 128, 4, 5),
+    "Fp8Rows": Tile(64, 128, 4, 5),
+    "Int4": Tile(128, 128, 4, 5),
+    "Nvfp4": Tile(128, 128, 4, 5),
+}
+"""Of few rows by the form, and of a block below. Parts follow from the shape; a step is cut to what
+shares a scale. Not measured yet."""
+
+PACKED_BLOCK = Tile(128, 64, 8, 4)
+
+HIGH_FROM = 32768
+"""Rows of a matrix from which tiles of 128 rows are programs enough; fewer get tiles of 64."""
+
+PACKED_MEASURED: Mapping[tuple[str, int, int], Tile] = {}
+"""By form, N and K, of few rows: where another tile was found to be faster."""
+
+PACKED_PROGRAMS, PACKED_BLOCK_PROGRAMS = 320, 132
+"""As PROGRAMS_WANTED; packed tiles are fewer bytes each, and those of a block fill a processor."""
+
+FUSED_ROWS = 512
+"""Rows of a block up to which packed weights are made bfloat16 inside the product. Above, slices of
+them are made so once, and the library multiplies."""
+
+
+def packed_tile(form: str, n: int, k: int) -> Tile:
+    """The tile of a packed matrix [n, k]."""
+    if (tile := PACKED_MEASURED.get((form, n, k))) is not None:
+        return tile
+    tile = PACKED[form]
+    if n < HIGH_FROM:
+        tile = attrs.evolve(tile, rows=64)
+    return _split(tile, k, -(-n // tile.rows), PACKED_PROGRAMS)
+
+
+def packed_block_tile(form: str, n: int, k: int, rows: int) -> Tile:
+    """The same for a block of `rows`."""
+    tile = PACKED_BLOCK
+    programs = -(-n // tile.rows) * -(-rows // tile.columns)
+    return _split(tile, k, programs, PACKED_BLOCK_PROGRAMS)
+
+
+def _split(tile: Tile, k: int, programs: int, wanted: int) -> Tile:
+    """With parts so that there are about as many programs, each of at least five steps."""
+    return attrs.evolve(tile, parts=max(1, min(8, wanted // programs, k // tile.depth // 5)))

@@ -21,13 +21,13 @@ from flashrt.engine.kernels.delta import delta_rows
 from flashrt.engine.kernels.ffn import rows_ffn
 from flashrt.engine.kernels.graphs import Graph, capturing, in_one
 from flashrt.engine.kernels.linear import (
-    ROWS_MAX,
     Weight,
     head_linear,
     rows_linear,
     rows_linear_parts,
 )
 from flashrt.engine.kernels.norm import add_half_norm
+from flashrt.engine.kernels.plain import ROWS_MAX
 from flashrt.engine.kernels.step import RowsStep
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
@@ -64,11 +64,19 @@ class Figure:
     bound_ms: float
 
 
+MakeWeights = Callable[[ModelConfig, torch.device, torch.dtype], ModelWeights]
+
+
 def random_model(
-    config: ModelConfig, max_seq: int, device: torch.device, dtype: torch.dtype = torch.bfloat16
+    config: ModelConfig,
+    max_seq: int,
+    device: torch.device,
+    dtype: torch.dtype = torch.bfloat16,
+    weights_of: MakeWeights | None = None,
 ) -> Model:
-    """A model of `config` with random weights over fresh buffers."""
-    weights = random_weights(config, device, dtype)
+    """A model of `config` with random weights over fresh buffers. `weights_of`: others than plain
+    ones."""
+    weights = (weights_of or random_weights)(config, device, dtype)
     buffers = Buffers.allocate(config, max_seq, device, dtype)
     buffers.clear_start()
     return Model(config, weights, buffers)
@@ -298,8 +306,13 @@ def norms(step: RowsStep, rows: int) -> Body:
 # -- the table -------------------------------------------------------------------------------------
 
 
-def report(shape: str, rows: Sequence[int], contexts: Sequence[int]) -> dict[str, Any] | None:
-    """Measure and print a table; None where there is no CUDA device."""
+def report(
+    shape: str,
+    rows: Sequence[int],
+    contexts: Sequence[int],
+    weights_of: MakeWeights | None = None,
+) -> dict[str, Any] | None:
+    """Measure and print a table; None where there is no CUDA device. See `random_model`."""
     if not torch.cuda.is_available():
         return None
     device = torch.device("cuda")
@@ -307,7 +320,8 @@ def report(shape: str, rows: Sequence[int], contexts: Sequence[int]) -> dict[str
     name = torch.cuda.get_device_name(device)
     print(f"{shape} on {name}, torch {torch.__version__}, triton {triton.__version__}")
     print(f"reads at {bandwidth / 1e12:.2f} TB/s at best")
-    model = random_model(SHAPES[shape], max(contexts) + 2 * ROWS_MAX, device)
+    max_seq = max(contexts) + 2 * ROWS_MAX
+    model = random_model(SHAPES[shape], max_seq, device, weights_of=weights_of)
     print(f"{'':14}{'rows':>5}{'context':>9}{'ms':>9}{'bound ms':>10}")
     figures = []
     for context in contexts:

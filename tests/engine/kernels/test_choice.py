@@ -48,8 +48,8 @@ def test_kernels_know_mixtures_of_experts():
     assert not knows(attrs.evolve(CONFIG, moe=moe, head_dim=96))
 
 
-def test_kernels_do_not_know_packed_matrices():
-    """One is enough, wherever it is; weights tell whether they have any."""
+def test_weights_tell_whether_any_matrix_is_packed():
+    """One is enough, wherever it is."""
     plain = weights_of(reference(PLAIN), torch.float32, "cpu")
     one = Packed((plain.lm_head[:20], plain.lm_head[20:]), torch.float32)
     mlp = attrs.evolve(plain.layers[1].mlp, down=one)
@@ -59,7 +59,25 @@ def test_kernels_do_not_know_packed_matrices():
     assert not plain.packed
     assert attrs.evolve(plain, lm_head=one).packed
     assert inside.packed
-    assert not knows(CONFIG, packed=True)
-    assert head_copy_bytes(CONFIG, torch.device("cuda"), packed=True) == 0
-    with_mtp = attrs.evolve(CONFIG, mtp_layers=1)
-    assert head_copy_bytes(with_mtp, torch.device("cuda")) == CONFIG.vocab_size * (64 + 4)
+
+
+def test_kernels_know_packed_matrices_of_dense_models():
+    """A mixture with any goes by torch."""
+    moe = MoeConfig(experts=5, experts_per_row=2, intermediate_size=24, shared_intermediate_size=40)
+
+    assert knows(CONFIG, packed=True)
+    assert not knows(attrs.evolve(CONFIG, moe=moe), packed=True)
+
+
+def test_a_head_of_drafts_is_copied_where_kernels_draft_by_a_plain_one():
+    """A byte a weight and a scale a row; a packed head needs no copy, and no copy is needed where
+    nothing drafts or torch does."""
+    cuda, with_mtp = torch.device("cuda"), attrs.evolve(CONFIG, mtp_layers=1)
+    copied = CONFIG.vocab_size * (64 + 4)
+    moe = MoeConfig(experts=5, experts_per_row=2, intermediate_size=24, shared_intermediate_size=40)
+
+    assert head_copy_bytes(with_mtp, cuda) == copied
+    assert head_copy_bytes(with_mtp, cuda, packed=True) == copied
+    assert head_copy_bytes(with_mtp, cuda, packed=True, packed_head=True) == 0
+    assert head_copy_bytes(attrs.evolve(with_mtp, moe=moe), cuda, packed=True) == 0
+    assert head_copy_bytes(CONFIG, cuda) == head_copy_bytes(with_mtp, CPU) == 0

@@ -3,9 +3,12 @@
 import pytest
 import torch
 
+from flashrt.engine.matrix import Packed
 from tests.engine.kernels.compare import CUDA, distance, noise
+from tests.engine.kernels.packs import FORMS
 
-from flashrt.engine.kernels.drafthead import DraftHead  # isort: skip
+from flashrt.engine.kernels.drafthead import DraftHead, PackedHead, draft_head  # isort: skip
+from flashrt.engine.kernels.linear import head_linear  # isort: skip
 
 pytestmark = pytest.mark.gpu
 
@@ -29,3 +32,16 @@ def test_a_row_of_zeros_stays_one():
     head = DraftHead.of(torch.zeros(16, 32, dtype=torch.bfloat16, device=CUDA))
 
     assert not head.logits(noise(1, 32, dtype=torch.bfloat16)).any()
+
+
+@pytest.mark.parametrize("name", FORMS)
+def test_a_packed_head_drafts_by_its_own_logits(name: str):
+    """Bit for bit, and without a copy."""
+    head = Packed((FORMS[name](8256, 256),), torch.bfloat16)
+    hidden = noise(1, 256, dtype=torch.bfloat16)
+
+    drafting = draft_head(head)
+
+    assert isinstance(drafting, PackedHead)
+    assert drafting.weight is head
+    assert torch.equal(drafting.logits(hidden), head_linear(hidden, head))

@@ -1,8 +1,19 @@
 """How weight matrices are cut."""
 
+import itertools
+
 import pytest
 
-from flashrt.engine.kernels.tiles import MEASURED, expert_tile, tile_for
+from flashrt.engine.kernels.tiles import (
+    MEASURED,
+    PACKED,
+    PACKED_MEASURED,
+    TAIL_ROWS,
+    expert_tile,
+    packed_block_tile,
+    packed_tile,
+    tile_for,
+)
 
 
 @pytest.mark.parametrize("shape", sorted(MEASURED), ids=str)
@@ -40,3 +51,27 @@ def test_any_expert_has_a_tile_that_the_units_take(k: int, size: int, block: boo
     assert tile.rows & (tile.rows - 1) == tile.depth & (tile.depth - 1) == 0
     assert tile.depth <= max(k, 32)
     assert k < 512 or k % tile.depth == 0
+
+
+@pytest.mark.parametrize("form", sorted(PACKED))
+def test_any_packed_shape_has_a_tile_that_the_units_take(form: str):
+    """Of few rows and of blocks; no part is empty."""
+    for n, k in itertools.product((1, 96, 5120, 34816, 248320), (16, 80, 160, 5120, 17408)):
+        blocks = [packed_block_tile(form, n, k, rows) for rows in (1, 32, 100, 512)]
+        for tile in (packed_tile(form, n, k), *blocks):
+            assert tile.rows in (32, 64, 128, 256)
+            assert tile.depth in (64, 128, 256)
+            assert 1 <= tile.parts <= max(1, k // tile.depth)
+
+
+def test_measured_packed_tiles_have_steps_in_every_part():
+    """And no ragged one."""
+    for (_, _, k), tile in PACKED_MEASURED.items():
+        assert k % tile.depth == 0
+        assert tile.parts <= k // tile.depth
+
+
+def test_a_tail_is_cut_into_more_programs_than_a_matrix():
+    """Each of them reads more at a time: there are few."""
+    assert tile_for(TAIL_ROWS, 5120).rows < tile_for(TAIL_ROWS + 1, 5120).rows
+    assert tile_for(TAIL_ROWS, 5120).depth > tile_for(TAIL_ROWS + 1, 5120).depth

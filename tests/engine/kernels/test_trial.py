@@ -1,7 +1,12 @@
 """Measuring on random weights."""
 
+from typing import Any
+
 import pytest
 
+from flashrt.bench.engine.options import NUMBER_FORMATS
+from flashrt.bench.engine.random_weights import random_model
+from flashrt.engine.weights import ModelWeights
 from tests.engine.kernels.compare import CUDA
 
 from flashrt.engine.kernels import trial  # isort: skip
@@ -18,6 +23,21 @@ def test_a_report_has_every_part_of_every_step(shape: str, capsys: pytest.Captur
     assert len(report["figures"]) == 2 * 5
     assert all(figure["ms"] > figure["bound_ms"] for figure in report["figures"])
     assert "whole step" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("number_format", NUMBER_FORMATS)
+def test_packed_weights_are_measured_too(number_format: str):
+    """Against fewer bytes than plain ones have."""
+    plain = trial.random_model(trial.SHAPES["tiny"], 128, CUDA)
+
+    def packed(*where: Any) -> ModelWeights:
+        return random_model(*where, number_format=number_format).weights
+
+    model = trial.random_model(trial.SHAPES["tiny"], 128, CUDA, weights_of=packed)
+    assert trial.weight_bytes(model) < trial.weight_bytes(plain)
+    report = trial.report("tiny", rows=[1], contexts=[512], weights_of=packed)
+    assert report is not None
+    assert all(figure["ms"] > figure["bound_ms"] for figure in report["figures"])
 
 
 def test_weight_bytes_are_those_of_the_matrices():

@@ -1,0 +1,88 @@
+"""Products of a block of rows: by the library, or of packed weights by a kernel of their own.
+
+Reference: `flashrt.engine.linear.block_linear`. Up to FUSED_ROWS the packed weights are read once
+and made bfloat16 inside the product; of more rows, slices of them are made dense, one at a time,
+and the library multiplies.
+"""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from flashrt.engine.forms import BLOCK, Form
+from flashrt.engine.kernels.dense import dense
+from flashrt.engine.kernels.norm import silu_mul
+from flashrt.engine.kernels.packed import block_tile_of, fill_block
+from flashrt.engine.kernels.tiles import FUSED_ROWS
+from flashrt.engine.matrix import SLICE_BYTES, Matrix, Packed, rows_of
+
+
+def block_linear(x: Tensor, weight: Matrix) -> Tensor:
+    """x [M, K] @ weight [N, K]^T -> [M, N] in x's dtype; its bits may depend on M."""
+    if isinstance(weight, Tensor):
+        return functional.linear(x, weight)
+    y = x.new_empty(len(x), len(weight))
+    for part, start in zip(weight.parts, weight.starts, strict=False):
+        columns = y[:, start : start + rows_of(part)]
+        if isinstance(part, Tensor):
+            torch.mm(x, part.T, out=columns)
+        elif _is_fused(x):
+            fill_block(x, part, columns, block_tile_of(part, len(x)))
+        else:
+            _by_slices(x, part, columns)
+    return y
+
+
+def block_linear_parts(x: Tensor, weight: Matrix) -> Tensor:
+    """The same product as [parts, M, N], to be added in order by whoever reads it."""
+    form = _fused_form(x, weight)
+    if form is None:
+        return block_linear(x, weight)[None]
+    tile = block_tile_of(form, len(x))
+    y = x.new_empty(tile.parts, len(x), len(weight), dtype=torch.float32)
+    fill_block(x, form, y, tile)
+    return y
+
+
+def block_silu_mul(x: Tensor, gate_up: Matrix) -> Tensor:
+    """silu(x gate^T) * (x up^T) -> [M, I]; gate_up [2 I, K], gates first."""
+    form = _fused_form(x, gate_up)
+    if form is None:
+        return silu_mul(block_linear(x, gate_up))
+    y = x.new_empty(len(x), len(gate_up) // 2)
+    fill_block(x, form, y, block_tile_of(form, len(x)), gated=True)
+    return y
+
+
+def _is_fused(x: Tensor) -> bool:
+    return len(x) <= FUSED_ROWS
+
+
+def _fused_form(x: Tensor, weight: Matrix) -> Form | None:
+    """What one kernel multiplies with; None: there are several, or none."""
+    if isinstance(weight, Packed) and len(weight.parts) == 1 and _is_fused(x):
+        part = weight.parts[0]
+        return None if isinstance(part, Tensor) else part
+    return None
+
+
+def _by_slices(x: Tensor, form: Form, y: Tensor) -> None:
+    """Fill y [M, N]. What lies dense never takes more than SLICE_BYTES."""
+    n, k = len(form.weight), form.columns
+    room = x.new_empty(min(n, _slice_rows(k)), k)
+    for start, stop in _slices(n, k):
+        rows = dense(form.cut(start, stop), room)
+        torch.mm(x, rows.T, out=y[:, start:stop])
+
+
+def _slices(n: int, k: int) -> Iterator[tuple[int, int]]:
+    step = _slice_rows(k)
+    return ((start, min(start + step, n)) for start in range(0, n, step))
+
+
+def _slice_rows(k: int) -> int:
+    """Rows of K columns that are made dense together."""
+    count = SLICE_BYTES // (torch.bfloat16.itemsize * k)
+    return max(1, count - count % BLOCK if count > BLOCK else count)

@@ -1,0 +1,95 @@
+"""Models with packed weights by kernels and graphs."""
+
+import pytest
+import torch
+
+from flashrt.bench.engine.options import NUMBER_FORMATS
+from flashrt.bench.engine.random_weights import random_model
+from flashrt.engine.buffers import CHUNK, Buffers
+from flashrt.engine.kernels import model_for
+from flashrt.engine.model import Model
+from flashrt.engine.shapes import TINY, TINY_MIXTURE
+from tests.engine.kernels.compare import CUDA, distance
+
+from flashrt.engine.kernels.model import BLOCKS, KernelModel  # isort: skip
+
+pytestmark = pytest.mark.gpu
+FORMATS = pytest.mark.parametrize("number_format", NUMBER_FORMATS)
+MAX_SEQ = 3000
+IDS = [(7919 * i + 11) % TINY.vocab_size for i in range(3 * CHUNK)]
+
+
+def build(number_format: str, kind: type[Model] = KernelModel) -> Model:
+    made = random_model(TINY, CUDA, torch.bfloat16, number_format=number_format)
+    model = kind(TINY, made.weights, Buffers.allocate(TINY, MAX_SEQ, CUDA, torch.bfloat16))
+    model.buffers.clear_start()
+    return model
+
+
+@FORMATS
+def test_packed_dense_models_of_bfloat16_run_by_kernels(number_format: str):
+    """Those of float32 and packed mixtures by torch."""
+    for config, dtype, kind in (
+        (TINY, torch.bfloat16, KernelModel),
+        (TINY, torch.float32, Model),
+        (TINY_MIXTURE, torch.bfloat16, Model),
+    ):
+        weights = random_model(config, CUDA, dtype, number_format=number_format).weights
+        assert weights.packed
+        buffers = Buffers.allocate(config, 128, CUDA, dtype)
+        assert type(model_for(config, weights, buffers)) is kind
+
+
+@torch.inference_mode()
+@FORMATS
+@pytest.mark.parametrize("size", [2, 16, 40, 64])
+def test_graphs_of_any_size_leave_the_same_state(number_format: str, size: int):
+    """One row at a time and in groups, also over folds."""
+    one, other = build(number_format), build(number_format)
+    for model, step in ((one, 1), (other, size)):
+        anchor = 0
+        for start in range(0, len(IDS), step):
+            model.rows(IDS[start : start + step], start, anchor)
+            anchor = start // CHUNK
+
+    for name in ("hidden", "values", "kv"):
+        assert torch.equal(getattr(one.buffers, name), getattr(other.buffers, name)), name
+    assert torch.equal(one.logits(len(IDS)), other.logits(len(IDS)))
+
+
+@torch.inference_mode()
+@FORMATS
+@pytest.mark.parametrize("length", [3, 64, 100, 200, 600, 2200])
+def test_a_block_leaves_what_the_torch_model_leaves(number_format: str, length: int):
+    """And rows behind it give its logits; both with the products that a length has."""
+    ours, theirs = build(number_format), build(number_format, Model)
+    ids, start = [(7919 * i + 11) % TINY.vocab_size for i in range(38 + length)], 30
+
+    hidden = [(model.block(ids[:start], 0), model.block(ids[start:-8], start))[1]
+              for model in (ours, theirs)]  # fmt: skip
+
+    end = start + length
+    assert distance(*hidden) < 0.05
+    for model in (ours, theirs):
+        if end % CHUNK == 0:
+            model.buffers.anchors[:, end // CHUNK % 2] = model.folded(end // CHUNK - 1)
+        model.rows(ids[-8:], end, end // CHUNK)
+    assert distance(ours.logits(end + 8), theirs.logits(end + 8)) < 0.05
+
+
+@torch.inference_mode()
+@FORMATS
+@pytest.mark.parametrize("length", [3, 100, 500])
+def test_a_blocks_graph_has_the_bits_of_separate_launches(number_format: str, length: int):
+    """Of the same size; dead rows leave nothing."""
+    one, other = build(number_format), build(number_format)
+    ids = [(7919 * i + 11) % TINY.vocab_size for i in range(length)]
+    size = next(size for size in BLOCKS if length <= size)
+
+    hidden = one.block(ids, 0)
+    other._block_step.place(ids, 0)
+    apart = other._block_step.run(size, other.bounds[0])[:length]
+
+    assert torch.equal(hidden, apart)
+    for name in ("kv", "values", "keys", "decays", "anchors", "hidden", "raw"):
+        assert torch.equal(getattr(one.buffers, name), getattr(other.buffers, name)), name
