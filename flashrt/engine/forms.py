@@ -25,6 +25,10 @@ PLACES = (0, 4, 1, 5, 2, 6, 3, 7)
 """Which of a word's nibbles holds each of its eight columns, in a form: neighbours lie 16 bits
 apart, so that a kernel has both in one register, as halves, by one shift."""
 
+SPAN = 2 * BLOCK
+"""int4, wide: columns that share bytes, the first half of them in the lower nibbles. So a kernel
+has either half in its order by masks alone."""
+
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 """What three bits of NVFP4 mean; the fourth is the sign."""
 
@@ -42,6 +46,13 @@ class FormSpec:
     """int4: columns that share a scale and a zero."""
     scale_dtype: torch.dtype = torch.float32
     """int4: as the checkpoint stores it, so that nothing is rounded."""
+    wide: bool = True
+    """int4: whether it may lie wide."""
+
+    def lies_wide(self, k: int) -> bool:
+        """int4 of K columns: whether it does."""
+        fits = k % SPAN == 0 and self.group > 0 and self.group % BLOCK == 0
+        return self.wide and fits and self.scale_dtype.itemsize == 2
 
     @property
     def aligned_rows(self) -> int:
@@ -119,18 +130,31 @@ class Int4:
     """(number 0..15 - zero) * scale of its group: exact in float32 where scales have 16 bits."""
 
     weight: Tensor
-    """[N, K / NIBBLES] int32 along K, by PLACES."""
+    """[N, K / NIBBLES] int32 along K, by PLACES, or wide by SPAN."""
     scale: Tensor
     """[N, K / group]."""
     zero: Tensor
-    """[N, K / group] uint8, 0 to 16: old GPTQ files store one less than they mean."""
+    """[N, K / group], 0 to 16 (old GPTQ files store one less than they mean): uint8, or bfloat16
+    where wide."""
+    pairs: Tensor | None = None
+    """Wide: [K / group, N] int32, of which the others are views: a scale in the upper half, its
+    zero in the lower. So a step finds both of all its rows side by side."""
 
     @classmethod
     def empty(cls, spec: FormSpec, n: int, k: int, device: torch.device) -> "Int4":
         """Uninitialised."""
         weight = torch.empty(n, k // NIBBLES, dtype=torch.int32, device=device)
+        if spec.lies_wide(k):
+            pairs = torch.empty(k // spec.group, n, dtype=torch.int32, device=device)
+            return cls.wide(weight, pairs, spec.scale_dtype)
         scale = torch.empty(n, k // spec.group, dtype=spec.scale_dtype, device=device)
         return cls(weight, scale, torch.empty(scale.shape, dtype=torch.uint8, device=device))
+
+    @classmethod
+    def wide(cls, weight: Tensor, pairs: Tensor, scale_dtype: torch.dtype) -> "Int4":
+        """Of what a wide one takes memory for."""
+        scale, zero = pairs.view(scale_dtype)[:, 1::2], pairs.view(torch.bfloat16)[:, ::2]
+        return cls(weight, scale.T, zero.T, pairs)
 
     @property
     def columns(self) -> int:
@@ -140,13 +164,31 @@ class Int4:
     def cut(self, start: int, stop: int) -> "Int4":
         """Rows [start, stop), as views."""
         rows = slice(start, stop)
-        return Int4(self.weight[rows], self.scale[rows], self.zero[rows])
+        pairs = None if self.pairs is None else self.pairs[:, rows]
+        return Int4(self.weight[rows], self.scale[rows], self.zero[rows], pairs)
+
+    def place(self, numbers: Tensor, start: int) -> None:
+        """Hold rows of numbers, uint8 [R, K], from row `start` on."""
+        packed = words(numbers, PLACES) if self.pairs is None else words(_spanned(numbers))
+        self.weight[start : start + len(numbers)] = packed
+
+    def numbers(self) -> Tensor:
+        """uint8 [N, K]."""
+        if self.pairs is None:
+            return nibbles(self.weight, PLACES)
+        spans = nibbles(self.weight).unflatten(-1, (-1, SPAN // 2, 2))
+        return spans.transpose(-1, -2).flatten(-3)
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """[N, K] of `dtype`, by way of float32."""
-        numbers = nibbles(self.weight, PLACES).float().view(*self.scale.shape, -1)
+        numbers = self.numbers().float().view(*self.scale.shape, -1)
         numbers.sub_(self.zero.float()[..., None]).mul_(self.scale.float()[..., None])
         return numbers.flatten(1).to(dtype)
+
+
+def _spanned(numbers: Tensor) -> Tensor:
+    """The columns of each SPAN in the order of nibbles: 0 and 128, 1 and 129, ..."""
+    return numbers.unflatten(-1, (-1, 2, SPAN // 2)).transpose(-1, -2).flatten(-3)
 
 
 @attrs.frozen(eq=False)
@@ -241,5 +283,7 @@ def _shifts(places: tuple[int, ...], device: torch.device) -> Tensor:
 
 def tensors(form: Form) -> Sequence[Tensor]:
     """Everything that it takes memory for."""
+    if isinstance(form, Int4) and form.pairs is not None:
+        return [form.weight, form.pairs]
     values = attrs.asdict(form, recurse=False).values()
     return [value for value in values if isinstance(value, Tensor)]

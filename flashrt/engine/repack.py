@@ -19,7 +19,6 @@ from flashrt.engine.forms import (
     NIBBLES,
     NVFP4,
     NVFP4_GROUP,
-    PLACES,
     Form,
     FormSpec,
     Fp8Blocks,
@@ -27,7 +26,6 @@ from flashrt.engine.forms import (
     Int4,
     Nvfp4,
     nibbles,
-    words,
 )
 from flashrt.engine.headers import StoredTensor
 from flashrt.engine.spellings import (
@@ -213,8 +211,8 @@ def _targets(stored: StoredMatrix, form: Form) -> dict[str, Target]:
 def _packed_targets(form: Int4) -> dict[str, Target]:
     form.zero.fill_(8)  # symmetric, unless zeros are stored
     return {
-        ".weight_packed": Staged(lambda t: _place_words(form.weight, t)),
-        ".weight_scale": form.scale,
+        ".weight_packed": Staged(lambda t: _place_int4(form, t)),
+        ".weight_scale": Staged(lambda t: _copy(form.scale, t)),
         # The only tensor that is packed along N.
         ".weight_zero_point": Staged(
             lambda t: _copy(form.zero, nibbles(t.T.contiguous()).T[: len(form.zero)])
@@ -237,10 +235,10 @@ def _qweight_targets(stored: StoredMatrix, form: Int4) -> dict[str, Target]:
         step = max(1, SLICE_WORDS // len(packed))
         for at in range(0, packed.shape[1], step):
             rows = _awq_rows(packed[:, at : at + step]).T.contiguous()
-            form.weight[at * NIBBLES : at * NIBBLES + len(rows)] = words(rows, PLACES)
+            form.place(rows, at * NIBBLES)
 
     return {
-        ".qweight": Staged(place_awq if awq else lambda t: _place_words(form.weight, t.T)),
+        ".qweight": Staged(place_awq if awq else lambda t: _place_int4(form, t.T)),
         ".qzeros": Staged(place_zeros),
         ".scales": Staged(lambda t: _copy(form.scale, t.T)),
         ".g_idx": Staged(lambda t: _check_order(t, form)),
@@ -261,6 +259,16 @@ def _place_words(weight: Tensor, stored: Tensor) -> None:
     for rows, target in zip(stored.split(step), weight.split(step), strict=True):
         low, high = _every_other(rows), _every_other(rows >> 4)
         target.copy_(low.bitwise_or_(high << 16))
+
+
+def _place_int4(form: Int4, stored: Tensor) -> None:
+    """Words of columns in order [N, K / NIBBLES]."""
+    if form.pairs is None:
+        _place_words(form.weight, stored)
+        return
+    step = max(1, SLICE_WORDS // stored.shape[1])
+    for start in range(0, len(stored), step):
+        form.place(nibbles(stored[start : start + step]), start)
 
 
 def _every_other(rows: Tensor) -> Tensor:

@@ -126,22 +126,25 @@ class _Place:
         self.slots.update(zip(parts, torch.split(whole, list(parts.values())), strict=True))
         return whole
 
-    def matrix(self, parts: Mapping[str, int], width: int) -> Matrix:
-        """The same, of what may be quantized, each part by itself."""
+    def matrix(self, parts: Mapping[str, int], width: int, *, wide: bool = True) -> Matrix:
+        """The same, of what may be quantized, each part by itself. `wide`: see `FormSpec`."""
         if not self.layout.quantized.keys() & parts.keys():
             return self.fused(parts, width)
         made: list[Part] = []
-        for spec, names in _runs(parts, self._specs(parts, width)):
+        for spec, names in _runs(parts, self._specs(parts, width, wide=wide)):
             of_run = {name: parts[name] for name in names}
             made.append(self._form(spec, of_run, width) if spec else self.fused(of_run, width))
         return Packed(tuple(made), self.dtype)
 
-    def _specs(self, parts: Mapping[str, int], width: int) -> dict[str, FormSpec | None]:
+    def _specs(
+        self, parts: Mapping[str, int], width: int, *, wide: bool
+    ) -> dict[str, FormSpec | None]:
         found = {name: self.layout.quantized.get(name) for name in parts}
-        return {
+        specs = {
             name: spec_of(one, parts[name], width) if isinstance(one, StoredMatrix) else one
             for name, one in found.items()
         }
+        return {name: spec and attrs.evolve(spec, wide=wide) for name, spec in specs.items()}
 
     def _form(self, spec: FormSpec, parts: Mapping[str, int], width: int) -> Form:
         """Neighbours in one form, so that a product goes over them once."""
@@ -241,7 +244,7 @@ def _experts(
 def _stack(place: _Place, rows: Mapping[str, int], width: int, experts: int) -> Tensor | Experts:
     """Of experts some of which are quantized; those of the other projection may be plain."""
     count = sum(rows.values()) // experts
-    stack = place.matrix(rows, width)
+    stack = place.matrix(rows, width, wide=False)
     if isinstance(stack, Tensor):
         return stack.view(experts, count, width)
     return Experts(stack, count)

@@ -85,7 +85,7 @@ class BlockStep:
         taps = Taps(mixer.taps, w.dt_bias, mixer.rate)
         o = delta_block(mixer.state, self.at, rows, taps)
         z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
-        return block_linear_parts(gated_norm(o, z, mixer.norm, c.rms_eps).flatten(1), w.out_proj)
+        return block_linear_parts(gated_norm(o, z, mixer.norm, c.rms_eps), w.out_proj)
 
     def _full(self, mixer: FullMixer, y: Tensor, keys: int) -> Tensor:
         c = self.model.config

@@ -12,10 +12,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from flashrt.engine.forms import BLOCK, Form
+from flashrt.engine.kernels import e4m3, packed
 from flashrt.engine.kernels.dense import dense
 from flashrt.engine.kernels.norm import silu_mul
-from flashrt.engine.kernels.packed import block_tile_of, fill_block
-from flashrt.engine.kernels.tiles import FUSED_ROWS
+from flashrt.engine.kernels.tiles import FUSED_ROWS, Tile
 from flashrt.engine.matrix import SLICE_BYTES, Matrix, Packed, rows_of
 
 
@@ -29,7 +29,7 @@ def block_linear(x: Tensor, weight: Matrix) -> Tensor:
         if isinstance(part, Tensor):
             torch.mm(x, part.T, out=columns)
         elif _is_fused(x):
-            fill_block(x, part, columns, block_tile_of(part, len(x)))
+            _fused(x, part, columns, _tile(x, part))
         else:
             _by_slices(x, part, columns)
     return y
@@ -40,9 +40,9 @@ def block_linear_parts(x: Tensor, weight: Matrix) -> Tensor:
     form = _fused_form(x, weight)
     if form is None:
         return block_linear(x, weight)[None]
-    tile = block_tile_of(form, len(x))
+    tile = _tile(x, form)
     y = x.new_empty(tile.parts, len(x), len(weight), dtype=torch.float32)
-    fill_block(x, form, y, tile)
+    _fused(x, form, y, tile)
     return y
 
 
@@ -52,8 +52,20 @@ def block_silu_mul(x: Tensor, gate_up: Matrix) -> Tensor:
     if form is None:
         return silu_mul(block_linear(x, gate_up))
     y = x.new_empty(len(x), len(gate_up) // 2)
-    fill_block(x, form, y, block_tile_of(form, len(x)), gated=True)
+    _fused(x, form, y, _tile(x, form), gated=True)
     return y
+
+
+def _tile(x: Tensor, form: Form) -> Tile:
+    of = e4m3.block_tile_of if e4m3.takes(form) else packed.block_tile_of
+    return of(form, len(x))
+
+
+def _fused(x: Tensor, form: Form, y: Tensor, tile: Tile, *, gated: bool = False) -> None:
+    if e4m3.takes(form):
+        e4m3.fill_block(x, form, y, tile, gated=gated)
+    else:
+        packed.fill_block(x, form, y, tile, gated=gated)
 
 
 def _is_fused(x: Tensor) -> bool:

@@ -8,7 +8,7 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
-from flashrt.engine.forms import Form
+from flashrt.engine.forms import SPAN, Form, Int4
 from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
 from flashrt.engine.kernels.packed import FP8_BLOCKS, FP8_ROWS, NVFP4, Read
 
@@ -93,8 +93,46 @@ def _dense(
     tl.store(Y + at, y, mask=(n < N)[:, None] & (k < K)[None, :])
 
 
+@triton.jit
+def _dense_wide(
+    W, PAIRS, Y, N, K, STEP, GROUP: tl.constexpr, HALF: tl.constexpr, TILE: tl.constexpr,
+):  # fmt: skip
+    """Y[n, k] of one SPAN of some rows of int4."""
+    wait()
+    n = tl.program_id(0) * TILE + tl.arange(0, TILE)
+    span = tl.program_id(1)
+    byte = tl.arange(0, 128)
+    live = (n < N)[:, None]
+    at = n[:, None].to(tl.int64) * (K // 2) + span * 128 + byte[None, :]
+    w = tl.load(W + at, mask=live, other=0).to(tl.int32)
+    let_follow()
+    for half in tl.static_range(2):
+        pair = tl.load(PAIRS + (span * 256 + half * 128) // GROUP * STEP + n, mask=n < N, other=0)
+        scale = pair >> 16
+        if HALF:
+            scale = scale.to(tl.int16).to(tl.float16, bitcast=True).to(tl.float32)
+        else:
+            scale = (pair & -65536).to(tl.float32, bitcast=True)
+        zero = (pair << 16).to(tl.float32, bitcast=True)
+        value = (((w >> (4 * half)) & 15).to(tl.float32) - zero[:, None]) * scale[:, None]
+        k = span * 256 + half * 128 + byte
+        tl.store(Y + n[:, None].to(tl.int64) * K + k[None, :], value.to(tl.bfloat16), mask=live)
+
+
+def _made_dense(form: Int4, pairs: Tensor, into: Tensor) -> None:
+    n, k = len(form.weight), form.columns
+    _dense_wide[(triton.cdiv(n, TILE), k // SPAN)](
+        form.weight.view(torch.uint8), pairs, into, n, k, pairs.stride(0),
+        GROUP=k // len(pairs), HALF=form.scale.dtype == torch.float16, TILE=TILE, num_warps=4,
+        **FOLLOWING,
+    )  # fmt: skip
+
+
 def dense(form: Form, into: Tensor) -> Tensor:
     """[N, K] bfloat16 in the first rows of `into` [>= N, K]."""
+    if isinstance(form, Int4) and form.pairs is not None:
+        _made_dense(form, form.pairs, into)
+        return into[: len(form.weight)]
     read = Read.of(form)
     n, k = len(form.weight), form.columns
     if into.dtype != torch.bfloat16:

@@ -7,7 +7,7 @@ from torch import Tensor
 
 from flashrt.engine.kernels.blocklinear import block_linear_parts, block_silu_mul
 from flashrt.engine.kernels.experts import block_mixture, rows_mixture
-from flashrt.engine.kernels.linear import rows_linear_parts, rows_silu_mul
+from flashrt.engine.kernels.linear import rows_linear_parts, rows_silu_mul, takes_terms
 from flashrt.engine.kernels.norm import HalfNorm
 from flashrt.engine.weights import FfnWeights, MlpWeights
 
@@ -17,6 +17,11 @@ def rows_ffn(x: HalfNorm, weights: FfnWeights, at: Tensor) -> Tensor:
     if isinstance(weights, MlpWeights):
         return rows_linear_parts(rows_silu_mul(x, weights.gate_up), weights.down)
     return rows_mixture(x, weights, at)
+
+
+def ffn_takes_terms(weights: FfnWeights) -> bool:
+    """Whether its few rows are quicker with their terms."""
+    return isinstance(weights, MlpWeights) and takes_terms(weights.gate_up)
 
 
 def block_ffn(x: Tensor, weights: FfnWeights, at: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ from typing import TypeGuard
 import torch
 from torch import Tensor
 
-from flashrt.engine.kernels import packed, plain
+from flashrt.engine.forms import Form
+from flashrt.engine.kernels import e4m3, packed, plain
 from flashrt.engine.kernels.norm import silu_mul
-from flashrt.engine.kernels.packed import fill_with_tail
 from flashrt.engine.kernels.plain import Rows, multiplied
 from flashrt.engine.kernels.tiles import TAIL_ROWS, Tile, tile_for
 from flashrt.engine.matrix import Experts, Matrix, Packed, Part, rows_of
@@ -27,11 +27,12 @@ def rows_linear(x: Rows, weight: Weight) -> Tensor:
     return _filled(x, weight, rows.new_empty(len(rows), len(_matrix(weight))))
 
 
-def rows_linear_parts(x: Tensor, weight: Weight) -> Tensor:
+def rows_linear_parts(x: Rows, weight: Weight) -> Tensor:
     """The same product as [parts, M, N] float32, to be added in order by whoever reads it."""
     parts = _parts(weight)
-    count = _tile(parts[0], x).parts if len(parts) == 1 else 1
-    y = x.new_empty(count, len(x), len(_matrix(weight)), dtype=torch.float32)
+    count = tile_of(parts[0], x).parts if len(parts) == 1 else 1
+    rows = multiplied(x)
+    y = rows.new_empty(count, len(rows), len(_matrix(weight)), dtype=torch.float32)
     return _filled(x, weight, y)
 
 
@@ -52,6 +53,13 @@ def head_linear(x: Rows, weight: Weight) -> Tensor:
     return _filled(x, weight, y)
 
 
+def takes_terms(weight: Weight) -> bool:
+    """Whether a product with it is quicker where its rows come with their terms."""
+    if not isinstance(weight, Packed):
+        return False
+    return any(not isinstance(part, Tensor) and e4m3.takes(part) for part in weight.parts)
+
+
 def _filled(x: Rows, weight: Weight, y: Tensor) -> Tensor:
     """y [parts, M, N] or [M, N], with the product in it."""
     start = at = 0
@@ -61,7 +69,7 @@ def _filled(x: Rows, weight: Weight, y: Tensor) -> Tensor:
         stop = start + rows_of(part)
         if _is_small(after) and not isinstance(part, Tensor) and y.dim() == 2:
             stop, at = stop + len(after), at + 1
-            fill_with_tail(x, part, after, y[..., start:stop])
+            _fill_with_tail(x, part, after, y[..., start:stop])
         else:
             _fill(x, part, y[..., start:stop])
         start, at = stop, at + 1
@@ -74,17 +82,28 @@ def _is_small(part: Part | None) -> TypeGuard[Tensor]:
 
 
 def _fill(x: Rows, part: Part, y: Tensor, *, gated: bool = False) -> None:
+    tile = tile_of(part, x)
     if isinstance(part, Tensor):
-        plain.fill(x, part, y, _tile(part, x), gated=gated)
+        plain.fill(x, part, y, tile, gated=gated)
+    elif e4m3.takes(part):
+        e4m3.fill(x, part, y, tile, gated=gated)
     else:
-        packed.fill(x, part, y, _tile(part, x), gated=gated)
+        packed.fill(x, part, y, tile, gated=gated)
 
 
-def _tile(part: Part, x: Rows) -> Tile:
+def _fill_with_tail(x: Rows, part: Form, tail: Tensor, y: Tensor) -> None:
+    if e4m3.takes(part):
+        e4m3.fill_with_tail(x, part, tail, y)
+    else:
+        packed.fill_with_tail(x, part, tail, y)
+
+
+def tile_of(part: Part, x: Rows) -> Tile:
+    """How a part is cut for rows like these."""
     if isinstance(part, Tensor):
         n, k = part.shape
         return tile_for(n, k, multiplied(x).element_size())
-    return packed.tile_of(part)
+    return e4m3.tile_of(part) if e4m3.takes(part) else packed.tile_of(part)
 
 
 def _matrix(weight: Weight) -> Matrix:

@@ -15,7 +15,7 @@ from flashrt.engine.buffers import RING
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.blocklinear import block_linear
 from flashrt.engine.kernels.drafthead import DraftHead, PackedHead, draft_head
-from flashrt.engine.kernels.ffn import rows_ffn
+from flashrt.engine.kernels.ffn import ffn_takes_terms, rows_ffn
 from flashrt.engine.kernels.graphs import Graph, capturing, in_one
 from flashrt.engine.kernels.linear import rows_linear, rows_linear_parts
 from flashrt.engine.kernels.model import BLOCKS, KernelModel
@@ -73,7 +73,8 @@ class MtpStep:
         rows, q = self._stored(x, words[:3])
         o = attend_rows(q, layer.mixer.kv, words[:3], keys, rows)
         parts = rows_linear_parts(o.flatten(1), layer.mixer.weights.o_proj)
-        y = add_half_norm(x, parts, layer.layer.post_scale, layer.layer.eps)
+        split = ffn_takes_terms(layer.layer.mlp)
+        y = add_half_norm(x, parts, layer.layer.post_scale, layer.layer.eps, split=split)
         parts = rows_ffn(y, layer.layer.mlp, words[:3])
         self.row.copy_(add_norm(x, parts, layer.scales[2], layer.layer.eps))
         logits = self.head.logits(self.row)

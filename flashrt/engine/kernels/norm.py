@@ -6,7 +6,9 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine.forms import BLOCK as TERMS_BLOCK
 from flashrt.engine.kernels.chain import FOLLOWING, follow
+from flashrt.engine.kernels.terms import Terms, WithTerms, store_terms
 
 
 @triton.jit(do_not_specialize=["rows"])
@@ -61,13 +63,16 @@ class HalfNorm:
     squares: Tensor
     """[M, blocks] float32: sums over blocks of the row before it was scaled."""
     eps: float
+    terms: Terms | None = None
+    """Of the rows, where a product asks for them."""
 
 
 @triton.jit(do_not_specialize=["rows"])
 def _add_half_norm(
-    PARTS, X, SCALE, Y, SQUARES, rows, N, COUNT: tl.constexpr, BLOCK: tl.constexpr
+    PARTS, X, SCALE, Y, SQUARES, TERMS, SCALES, rows, N, STRIDE, COUNT: tl.constexpr,
+    BLOCK: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """One block of one row: X += the parts in their order; Y = X * SCALE."""
+    """One block of one row: X += the parts in their order; Y = X * SCALE, and its terms."""
     follow()
     m, block = tl.program_id(0), tl.program_id(1)
     n = block * BLOCK + tl.arange(0, BLOCK)
@@ -82,31 +87,50 @@ def _add_half_norm(
         x = rounded.to(tl.float32)
     tl.store(SQUARES + m * tl.num_programs(1) + block, tl.sum(x * x, 0))
     scale = tl.load(SCALE + n, mask=live, other=0.0)
-    tl.store(Y + m * N + n, (x * scale).to(Y.dtype.element_ty), mask=live)
+    y = (x * scale).to(Y.dtype.element_ty)
+    tl.store(Y + m * N + n, y, mask=live)
+    if SPLIT > 0:
+        of = block * SPLIT + tl.arange(0, SPLIT)
+        blocks = tl.reshape(y.to(tl.float32), (SPLIT, BLOCK // SPLIT))
+        store_terms(TERMS, SCALES, blocks, m, of, rows, tl.cdiv(N, BLOCK // SPLIT), STRIDE)
 
 
 HALF_BLOCK = 1024
 """Of a row, in one program. Part of what fixes bits."""
 
 
-def add_half_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> HalfNorm:
+def add_half_norm(
+    x: Tensor, parts: Tensor | None, scale: Tensor, eps: float, *, split: bool = False
+) -> HalfNorm:
     """x += sum of parts in order, in place; -> x * scale, and what is left to do.
 
-    x [M, N]; parts [P, M, N] float32, or None to add nothing; scale [N] float32.
+    x [M, N]; parts [P, M, N] float32, or None to add nothing; scale [N] float32. `split`: make the
+    terms of the result too.
     """
     rows, n = x.shape
     blocks = triton.cdiv(n, HALF_BLOCK)
     y = torch.empty_like(x)
     squares = torch.empty(rows, blocks, dtype=torch.float32, device=x.device)
+    terms = Terms.empty(rows, n, x.device) if split else None
     _add_half_norm[(rows, blocks)](
-        x if parts is None else parts, x, scale, y, squares, rows, n,
-        COUNT=0 if parts is None else len(parts), BLOCK=HALF_BLOCK, num_warps=4, **FOLLOWING,
+        x if parts is None else parts, x, scale, y, squares, *_targets(terms, y), rows, n,
+        terms.scales.stride(1) if terms else 0, COUNT=0 if parts is None else len(parts),
+        BLOCK=HALF_BLOCK, SPLIT=HALF_BLOCK // TERMS_BLOCK if split else 0, num_warps=4,
+        **FOLLOWING,
     )  # fmt: skip
-    return HalfNorm(y, squares, eps)
+    return HalfNorm(y, squares, eps, terms)
+
+
+def _targets(terms: Terms | None, instead: Tensor) -> tuple[Tensor, Tensor]:
+    """What a kernel stores terms in; anything where it makes none."""
+    return (instead, instead) if terms is None else (terms.numbers, terms.scales)
 
 
 @triton.jit
-def _gated_norm(X, Z, WEIGHT, Y, row_stride, eps, HEADS: tl.constexpr, DIM: tl.constexpr):
+def _gated_norm(
+    X, Z, WEIGHT, Y, TERMS, SCALES, row_stride, eps, STRIDE, HEADS: tl.constexpr,
+    DIM: tl.constexpr, SPLIT: tl.constexpr,
+):  # fmt: skip
     """One head of one row."""
     follow()
     m, h = tl.program_id(0), tl.program_id(1)
@@ -115,20 +139,37 @@ def _gated_norm(X, Z, WEIGHT, Y, row_stride, eps, HEADS: tl.constexpr, DIM: tl.c
     x = tl.load(X + at)
     z = tl.load(Z + m * row_stride + h * DIM + d).to(tl.float32)
     inverse = tl.rsqrt(tl.sum(x * x, 0) / DIM + eps)
-    y = x * inverse * tl.load(WEIGHT + d) * (z * tl.sigmoid(z))
-    tl.store(Y + at, y.to(Y.dtype.element_ty))
+    y = (x * inverse * tl.load(WEIGHT + d) * (z * tl.sigmoid(z))).to(Y.dtype.element_ty)
+    tl.store(Y + at, y)
+    if SPLIT > 0:
+        of = h * SPLIT + tl.arange(0, SPLIT)
+        blocks = tl.reshape(y.to(tl.float32), (SPLIT, DIM // SPLIT))
+        rows = tl.num_programs(0)
+        store_terms(TERMS, SCALES, blocks, m, of, rows, HEADS * SPLIT, STRIDE)
 
 
 def gated_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> Tensor:
-    """The linear layers' output norm -> [M, Hv, dv] in z's dtype.
+    """The linear layers' output norm -> [M, Hv * dv] in z's dtype.
 
     o [M, Hv, dv] float32; z [M, Hv, dv], rows may be apart; weight [dv] float32.
     """
+    return _gated(o, z, weight, eps, None)
+
+
+def split_gated_norm(o: Tensor, z: Tensor, weight: Tensor, eps: float) -> WithTerms:
+    """The same with its terms; dv is a multiple of their block."""
+    terms = Terms.empty(len(o), o[0].numel(), o.device)
+    return WithTerms(_gated(o, z, weight, eps, terms), terms)
+
+
+def _gated(o: Tensor, z: Tensor, weight: Tensor, eps: float, terms: Terms | None) -> Tensor:
     rows, heads, dim = o.shape
-    y = torch.empty(o.shape, dtype=z.dtype, device=z.device)
+    y = torch.empty(rows, heads * dim, dtype=z.dtype, device=z.device)
     _gated_norm[(rows, heads)](
-        o, z, weight, y, z.stride(0), eps, HEADS=heads, DIM=dim, num_warps=1, **FOLLOWING
-    )
+        o, z, weight, y, *_targets(terms, y), z.stride(0), eps,
+        terms.scales.stride(1) if terms else 0, HEADS=heads, DIM=dim,
+        SPLIT=dim // TERMS_BLOCK if terms else 0, num_warps=1, **FOLLOWING,
+    )  # fmt: skip
     return y
 
 

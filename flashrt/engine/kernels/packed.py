@@ -260,7 +260,9 @@ class Read:
                 return cls(FP8_BLOCKS.value, words, form.scale, words, words, BLOCK, form.first)
             case Fp8Rows():
                 return cls(FP8_ROWS.value, words, words, words, form.scale, BLOCK)
-            case Int4():
+            case Int4(pairs=pairs):
+                if pairs is not None:
+                    raise TypeError("wide int4 is for `e4m3`")
                 group = form.columns // form.scale.shape[1]
                 kind = (INT4 if step_of(group) >= SHORTEST else INT4_SHORT).value
                 return cls(kind, words, form.scale, form.zero, words, group)

@@ -12,6 +12,7 @@ from torch import Tensor
 
 from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
 from flashrt.engine.kernels.norm import HalfNorm
+from flashrt.engine.kernels.terms import WithTerms
 from flashrt.engine.kernels.tiles import Tile
 
 COLUMNS = 16
@@ -155,13 +156,13 @@ def _rows_linear(
     )  # fmt: skip
 
 
-Rows = Tensor | HalfNorm
+Rows = Tensor | HalfNorm | WithTerms
 """[M <= 64, K], or what a product makes them of."""
 
 
 def multiplied(x: Rows) -> Tensor:
     """What meets the weights."""
-    return x.rows if isinstance(x, HalfNorm) else x
+    return x if isinstance(x, Tensor) else x.rows
 
 
 def checked(x: Rows) -> tuple[int, int]:
@@ -183,7 +184,7 @@ def groups_of(rows: int, tile: Tile) -> dict[str, int]:
 def halved(x: Rows) -> tuple[Tensor, float, dict[str, int]]:
     """What a product needs to end a norm: squares, eps, and options of a launch."""
     if not isinstance(x, HalfNorm):
-        return x, 0.0, {"BLOCKS": 0, "PADDED": 0}
+        return multiplied(x), 0.0, {"BLOCKS": 0, "PADDED": 0}
     blocks = x.squares.shape[1]
     return x.squares, x.eps, {"BLOCKS": blocks, "PADDED": triton.next_power_of_2(blocks)}
 

@@ -9,18 +9,28 @@ from collections.abc import Iterator, Sequence
 import attrs
 from torch import Tensor
 
+from flashrt.engine.forms import BLOCK
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
-from flashrt.engine.kernels.ffn import rows_ffn
+from flashrt.engine.kernels.ffn import ffn_takes_terms, rows_ffn
 from flashrt.engine.kernels.graphs import borders
 from flashrt.engine.kernels.linear import (
     head_linear,
     rows_linear,
     rows_linear_parts,
+    takes_terms,
 )
-from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm, gated_norm, store_in_ring
+from flashrt.engine.kernels.norm import (
+    HalfNorm,
+    add_half_norm,
+    add_norm,
+    gated_norm,
+    split_gated_norm,
+    store_in_ring,
+)
 from flashrt.engine.kernels.plain import ROWS_MAX
 from flashrt.engine.kernels.words import Words
+from flashrt.engine.matrix import Matrix
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
 
@@ -64,12 +74,14 @@ class RowsStep:
         for number, layer in enumerate(self.model.layers):
             if number in ends:
                 yield None
-            y = add_half_norm(x, parts, layer.input_scale, layer.eps)
+            split = takes_terms(first_of(layer.mixer))
+            y = add_half_norm(x, parts, layer.input_scale, layer.eps, split=split)
             if isinstance(layer.mixer, LinearMixer):
                 parts = self._linear(layer.mixer, y)
             else:
                 parts = self._full(layer.mixer, y, keys)
-            y = add_half_norm(x, parts, layer.post_scale, layer.eps)
+            split = ffn_takes_terms(layer.mlp)
+            y = add_half_norm(x, parts, layer.post_scale, layer.eps, split=split)
             parts = rows_ffn(y, layer.mlp, self.at)
         hidden = add_norm(x, parts, self.model.final_scale, self.model.config.rms_eps)
         store_in_ring(self.model.buffers.hidden, self.at, hidden)
@@ -84,8 +96,9 @@ class RowsStep:
         c, w = self.model.config, mixer.weights
         o = delta_rows(mixer.state, self.at, rows, mixer.taps, w.dt_bias, mixer.rate)
         z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
-        o = gated_norm(o, z, mixer.norm, c.rms_eps)
-        return rows_linear_parts(o.flatten(1), w.out_proj)
+        split = takes_terms(w.out_proj) and c.linear_value_dim % BLOCK == 0
+        normed = (split_gated_norm if split else gated_norm)(o, z, mixer.norm, c.rms_eps)
+        return rows_linear_parts(normed, w.out_proj)
 
     def _full(self, mixer: FullMixer, y: HalfNorm, keys: int) -> Tensor:
         rows = rows_linear(y, mixer.weights.qkv_proj)
@@ -94,3 +107,10 @@ class RowsStep:
         q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
         o = attend_rows(q, mixer.kv, self.at, keys, rows)
         return rows_linear_parts(o.flatten(1), mixer.weights.o_proj)
+
+
+def first_of(mixer: FullMixer | LinearMixer) -> Matrix:
+    """What a layer's normed rows are multiplied with first."""
+    if isinstance(mixer, LinearMixer):
+        return mixer.weights.in_proj
+    return mixer.weights.qkv_proj

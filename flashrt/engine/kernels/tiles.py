@@ -8,6 +8,8 @@ from collections.abc import Mapping
 
 import attrs
 
+from flashrt.engine.forms import BLOCK
+
 PROGRAMS_WANTED = 240
 """Programs that keep a large GPU's memory busy; fewer ask for split sums."""
 
@@ -41,6 +43,9 @@ MEASURED: Mapping[tuple[int, int], Tile] = {
 
 TAIL_ROWS = 128
 """Rows of a matrix that is computed beside another: gates of heads, behind packed projections."""
+
+TAIL = Tile(16, 128, 4, 4)
+"""Its tile beside one of 8 bits: with more shared memory, fewer programs would run at once."""
 
 
 def tile_for(n: int, k: int, element_size: int = 2) -> Tile:
@@ -122,3 +127,40 @@ def packed_block_tile(form: str, n: int, k: int, rows: int) -> Tile:
 def _split(tile: Tile, k: int, programs: int, wanted: int) -> Tile:
     """With parts so that there are about as many programs, each of at least five steps."""
     return attrs.evolve(tile, parts=max(1, min(8, wanted // programs, k // tile.depth // 5)))
+
+
+E4M3: Mapping[str, Tile] = {
+    "Fp8Blocks": Tile(64, BLOCK, 4, 5),
+    "Fp8Rows": Tile(64, BLOCK, 4, 5),
+    "Int4": Tile(64, 2 * BLOCK, 4, 4),
+}
+"""Of few rows by the form; the depth is what one step takes. Parts follow from the shape."""
+
+E4M3_HIGH = {"Fp8Blocks": HIGH_FROM, "Fp8Rows": HIGH_FROM, "Int4": 0}
+"""Rows of a matrix from which a tile has 128 of them, with three stages."""
+
+E4M3_MEASURED: Mapping[tuple[str, int, int], Tile] = {
+    # (form, N, K), the 27B shape on an H200.
+    ("Int4", 16384, 5120): Tile(64, 256, 4, 4),
+    ("Int4", 14336, 5120): Tile(64, 256, 4, 4),
+}
+
+E4M3_BLOCK = Tile(128, BLOCK, 8, 3, columns=64)
+"""Of a block of rows."""
+
+
+def e4m3_tile(form: str, n: int, k: int) -> Tile:
+    """The tile of a matrix [n, k] of few rows."""
+    if (tile := E4M3_MEASURED.get((form, n, k))) is not None:
+        return tile
+    tile = E4M3[form]
+    if n >= E4M3_HIGH[form]:
+        tile = attrs.evolve(tile, rows=128, stages=3)
+    return _split(tile, k, -(-n // tile.rows), PACKED_PROGRAMS)
+
+
+def e4m3_block_tile(form: str, n: int, k: int, rows: int) -> Tile:
+    """The same of a block of `rows`."""
+    tile = attrs.evolve(E4M3_BLOCK, depth=E4M3[form].depth)
+    programs = -(-n // tile.rows) * -(-rows // tile.columns)
+    return _split(tile, k, programs, PACKED_BLOCK_PROGRAMS)

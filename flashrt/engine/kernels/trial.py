@@ -18,17 +18,19 @@ from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import FULL, ModelConfig
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.delta import delta_rows
-from flashrt.engine.kernels.ffn import rows_ffn
+from flashrt.engine.kernels.ffn import ffn_takes_terms, rows_ffn
 from flashrt.engine.kernels.graphs import Graph, capturing, in_one
 from flashrt.engine.kernels.linear import (
     Weight,
     head_linear,
     rows_linear,
     rows_linear_parts,
+    takes_terms,
 )
 from flashrt.engine.kernels.norm import add_half_norm
 from flashrt.engine.kernels.plain import ROWS_MAX
-from flashrt.engine.kernels.step import RowsStep
+from flashrt.engine.kernels.step import RowsStep, first_of
+from flashrt.engine.kernels.terms import Terms, WithTerms
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model
 from flashrt.engine.shapes import DENSE, MIXTURE, PATTERN, TINY, TINY_MIXTURE
@@ -237,12 +239,16 @@ def linears(step: RowsStep, rows: int) -> Body:
     model = step.model
     c = model.config
     widths = (c.hidden_size, c.value_width, c.num_heads * c.head_dim)
-    inputs = {width: noise(model, rows, width) for width in widths}
+    plain = {width: noise(model, rows, width) for width in widths}
     layer = model.layers[0]
-    half = add_half_norm(inputs[c.hidden_size], None, layer.post_scale, layer.eps)
+    split = takes_terms(first_of(layer.mixer))
+    inputs = {w: WithTerms(x, Terms.of(x)) if split else x for w, x in plain.items()}
+    x = inputs[c.hidden_size]
+    half = add_half_norm(
+        plain[c.hidden_size], None, layer.post_scale, layer.eps, split=ffn_takes_terms(layer.mlp)
+    )
 
     def body() -> Tensor:
-        x = inputs[c.hidden_size]
         for layer in model.layers:
             weights = layer.mixer.weights
             if isinstance(weights, LinearAttentionWeights):

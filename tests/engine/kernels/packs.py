@@ -5,7 +5,17 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
-from flashrt.engine.forms import BLOCK, NIBBLES, Form, Fp8Blocks, Fp8Rows, Int4, Nvfp4
+from flashrt.engine.forms import (
+    BLOCK,
+    INT4,
+    NIBBLES,
+    Form,
+    FormSpec,
+    Fp8Blocks,
+    Fp8Rows,
+    Int4,
+    Nvfp4,
+)
 from tests.engine.kernels.compare import CUDA
 
 Make = Callable[[int, int], Form]
@@ -45,11 +55,13 @@ def fp8_rows(n: int, k: int) -> Fp8Rows:
 
 
 def int4(n: int, k: int, group: int, dtype: torch.dtype = torch.bfloat16) -> Int4:
-    """Zeros from 0 to 16."""
-    draw = _draw(n, k)
-    shape = n, k // group
-    zero = torch.randint(17, shape, generator=draw, device=CUDA, dtype=torch.uint8)
-    return Int4(_words(draw, n, k), _scales(draw, *shape).to(dtype), zero)
+    """Zeros from 0 to 16; wide where its shape allows."""
+    draw, spec = _draw(n, k), FormSpec(INT4, group, dtype)
+    form = Int4.empty(spec, n, k, CUDA)
+    form.place(torch.randint(16, (n, k), generator=draw, device=CUDA, dtype=torch.uint8), 0)
+    form.scale.copy_(_scales(draw, n, k // group))
+    form.zero.copy_(torch.randint(17, (n, k // group), generator=draw, device=CUDA))
+    return form
 
 
 def nvfp4(n: int, k: int) -> Nvfp4:
@@ -76,6 +88,22 @@ ROUNDED: dict[str, Make] = {
 """Those whose weights are rounded to bfloat16 once."""
 
 FORMS = EXACT | ROUNDED
+
+SUMS = 2e-5
+"""How far float32 sums of thousands may be from those of float64."""
+
+E4M3_SUMS = 1e-3
+"""The same of the matrix unit of 8 bits, which keeps 14 digits of 128 products' sum."""
+
+
+def limit_of(form: Form, *, rounded: float) -> float:
+    """How far a product with it may be from that of its dense weights in float64. `rounded`: what
+    rounding each weight costs."""
+    if isinstance(form, Fp8Blocks | Fp8Rows) or (isinstance(form, Int4) and form.pairs is not None):
+        return E4M3_SUMS
+    group = form.columns // form.scale.shape[1] if isinstance(form, Int4) else 0
+    return rounded if 0 < group < 64 or group % 64 else SUMS
+
 
 RAGGED: dict[str, Make] = {
     **{name: FORMS[name] for name in ("fp8 blocks", "fp8 rows", "nvfp4", "int4 g16")},

@@ -7,16 +7,13 @@ from torch import Tensor
 from flashrt.engine import ops
 from flashrt.engine.matrix import Packed
 from tests.engine.kernels.compare import BITS, CUDA, distance, noise
-from tests.engine.kernels.packs import EXACT, FORMS, RAGGED, ROUNDED, int4
+from tests.engine.kernels.packs import EXACT, FORMS, RAGGED, int4, limit_of
 
-from flashrt.engine.kernels import linear, norm, packed  # isort: skip
+from flashrt.engine.kernels import linear, norm  # isort: skip
 
 pytestmark = pytest.mark.gpu
 
 CLOSE = BITS[torch.bfloat16]
-SUMS = 2e-5
-"""How far float32 sums of thousands may be from those of float64."""
-
 COUNTS = [1, 2, 3, 5, 8, 9, 15, 16, 17, 31, 32, 33, 48, 49, 64]
 PRODUCTS = {
     "rows": linear.rows_linear,
@@ -45,7 +42,7 @@ def test_products_equal_those_of_the_same_dense_weights(
 ):
     """Exact weights within the rounding of the sums; those of short groups within their own."""
     form, x = FORMS[name](*shape), noise(rows, shape[1], dtype=torch.bfloat16)
-    right, limit = wanted(x, form), CLOSE if name in ROUNDED else SUMS
+    right, limit = wanted(x, form), limit_of(form, rounded=CLOSE)
 
     assert distance(linear.head_linear(x, matrix(form)), right) < limit
     assert distance(linear.rows_linear_parts(x, matrix(form)).sum(0), right) < limit
@@ -59,7 +56,7 @@ def test_products_equal_those_of_the_same_dense_weights(
 def test_ragged_shapes_equal_them_too(name: str, n: int, k: int):
     """K that no step divides, N that no tile does."""
     form, x = RAGGED[name](n, k), noise(20, k, dtype=torch.bfloat16)
-    limit = CLOSE if name.startswith("int4") else SUMS
+    limit = limit_of(form, rounded=CLOSE)
 
     assert distance(linear.head_linear(x, matrix(form)), wanted(x, form)) < limit
 
@@ -88,8 +85,8 @@ def test_large_matrices_equal_their_dense_weights(name: str, shape: tuple[int, i
 
     parts = linear.rows_linear_parts(x, matrix(form))
 
-    assert len(parts) == packed.tile_of(form).parts
-    assert distance(parts.sum(0), wanted(x, form)) < SUMS
+    assert len(parts) == linear.tile_of(form, x).parts
+    assert distance(parts.sum(0), wanted(x, form)) < limit_of(form, rounded=CLOSE)
 
 
 @pytest.mark.parametrize("name", FORMS)
