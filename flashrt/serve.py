@@ -75,7 +75,7 @@ def run(settings: Settings) -> int:
     logging.basicConfig(level=settings.log_level.upper(), format="%(asctime)s %(name)s %(message)s")
     sys.setswitchinterval(SWITCH_INTERVAL_S)
     path = find_model(settings.model) if settings.model else DEMO_PATH
-    place = Placement.of(settings.device, settings.dtype)
+    place = Placement.of(settings.device, settings.dtype, settings.kv_cache_dtype)
     voice = load_voice(path)
     memory = planned(
         path,
@@ -89,6 +89,7 @@ def run(settings: Settings) -> int:
         path,
         device=place.device,
         dtype=place.dtype,
+        kv_dtype=place.kv_dtype,
         max_seq=memory.max_seq,
         threads=settings.threads or max(1, len(os.sched_getaffinity(0)) - 1),
         sampleable=voice.tokenizer.vocab_size,
@@ -262,6 +263,8 @@ def _http_options(settings: Settings) -> HttpOptions:
 def _announce(settings: Settings, engine: Engine, service: AgentService, address: Address) -> None:
     info = engine.info
     where = f"{info.dtype} on {info.device}"
+    if info.kv_dtype not in ("", info.dtype):
+        where += f", keys and values in {info.kv_dtype}"
     print(f"serving   {service.card.model_id} ({where}), window {info.max_seq} tokens")
     print(f"drafts    {_drafts(info)}")
     print(f"capsules  {_capsules(settings, service)}")

@@ -56,6 +56,12 @@ class Settings:
     dtype: str = setting(
         "auto", "number format of the weights", choices=("auto", "float32", "bfloat16")
     )
+    kv_cache_dtype: str = setting(
+        "auto",
+        "number format of the keys and values that a conversation's state keeps; auto is that of "
+        "the weights, fp8 (e4m3) takes half of bf16 and rounds more",
+        choices=("auto", "bf16", "fp8"),
+    )
     max_seq: int = setting(
         0,
         "window in tokens, prompt and answer together; auto is the longest that fits in memory "

@@ -25,6 +25,8 @@ class Activations:
     size: int
     packed: bool = False
     """Whether matrices are made dense slice by slice."""
+    converted: bool = False
+    """Whether K and V are kept in another dtype, which a block converts head by head."""
 
     def step_bytes(self, rows: int, window: int) -> int:
         """At most, in a step of any kind: a block of so many rows, or a verify, and its logits."""
@@ -99,6 +101,9 @@ class Activations:
         projected = 2 * rows * c.head_dim * (c.num_heads + c.num_kv_heads) * self.size
         turning = wide * (4 * WIDE + self.size)
         attending = 3 * wide * self.size + self.attention_scores_bytes(window)
+        if self.converted:
+            head = 3 * wide // c.num_kv_heads + 2 * window * c.head_dim
+            attending += head * self.size
         gating = wide * (3 * WIDE + 2 * self.size)
         return projected + max(turning, attending, gating)
 

@@ -61,8 +61,11 @@ def attend_row(q: Tensor, kv: Tensor, length: int, splits: int | None = None) ->
 def attend_block(q: Tensor, kv: Tensor, position: int) -> Tensor:
     """A block of rows from `position` on against [0, position + T). q [T, H, d] -> [T, H, d].
 
-    Query heads that share a key head become rows of one product, so no key is copied.
+    Query heads that share a key head become rows of one product, so no key is copied. K and V of
+    another dtype than q's are converted, of one key head at a time.
     """
+    if kv.dtype != q.dtype:
+        return _head_by_head(q, kv, position)
     keys, values = kv
     kv_heads, _, d = keys.shape
     rows, heads, _ = q.shape
@@ -80,4 +83,17 @@ def attend_block(q: Tensor, kv: Tensor, position: int) -> Tensor:
             part, keys[None, :, :end], values[None, :, :end], attn_mask=mask
         )
         out[lo:hi] = got.reshape(heads, hi - lo, d).transpose(0, 1)
+    return out
+
+
+def _head_by_head(q: Tensor, kv: Tensor, position: int) -> Tensor:
+    """The same, for what is kept in another dtype. Converted, a window of all heads would be larger
+    than the live state; so one head's is gone before the next one's is made."""
+    end, out = position + len(q), torch.empty_like(q)
+    each = q.shape[1] // kv.shape[1]
+    for head in range(kv.shape[1]):
+        mine = slice(head * each, (head + 1) * each)
+        out[:, mine] = attend_block(
+            q[:, mine].contiguous(), kv[:, head : head + 1, :end].to(q.dtype), position
+        )
     return out

@@ -50,13 +50,14 @@ class Buffers:
     decays: Tensor
     """[Ll, RING_CHUNKS, CHUNK, Hv] float32."""
     kv: Tensor
-    """[Lf, 2, Hkv, max_seq rounded up, d]: keys (normed and rotated), then values."""
+    """[Lf, 2, Hkv, max_seq rounded up, d]: keys (normed and rotated), then values; in a dtype of
+    its own, see `kvcache`."""
     hidden: Tensor
     """[RING, h]: final hidden rows, after the last norm."""
     linear: tuple[LinearState, ...]
     """Per linear layer its views."""
     mtp_kv: Tensor | None = None
-    """[2, Hkv, max_seq rounded up, d] of the MTP layer, if there is one."""
+    """[2, Hkv, max_seq rounded up, d] of the MTP layer, if there is one; in the dtype of `kv`."""
 
     @classmethod
     def allocate(
@@ -66,9 +67,13 @@ class Buffers:
         device: torch.device,
         dtype: torch.dtype,
         *,
+        kv_dtype: torch.dtype | None = None,
         mtp: bool = False,
     ) -> "Buffers":
-        """Zeros. Stale rows may hold anything later; the first ones must not be garbage."""
+        """Zeros. Stale rows may hold anything later; the first ones must not be garbage.
+
+        `kv_dtype`: of K and V, if not `dtype`.
+        """
         linear = config.layer_types.count(LINEAR)
         full = len(config.layer_types) - linear
         hv, dk, dv = config.linear_value_heads, config.linear_key_dim, config.linear_value_dim
@@ -84,9 +89,9 @@ class Buffers:
         values = zeros(*ring, hv, dv, of=torch.float32)
         decays = zeros(*ring, hv, of=torch.float32)
         views = tuple(map(LinearState, anchors, raw, keys, values, decays))
-        kv = zeros(full, 2, config.num_kv_heads, rows, config.head_dim)
+        kv = zeros(full, 2, config.num_kv_heads, rows, config.head_dim, of=kv_dtype or dtype)
         hidden = zeros(RING, config.hidden_size)
-        mtp_kv = zeros(*kv.shape[1:]) if mtp else None
+        mtp_kv = zeros(*kv.shape[1:], of=kv.dtype) if mtp else None
         return cls(anchors, raw, keys, values, decays, kv, hidden, views, mtp_kv)
 
     @property

@@ -17,7 +17,10 @@ from flashrt.engine.protocol import HostCopy, RawBuffer
 
 DTYPES = {
     str(dtype).removeprefix("torch."): dtype
-    for dtype in (torch.float32, torch.bfloat16, torch.float16, torch.int64, torch.int32)
+    for dtype in (
+        *(torch.float32, torch.bfloat16, torch.float16, torch.float8_e4m3fn),
+        *(torch.int64, torch.int32),
+    )
 }
 """What buffers of a state may hold, by the names that files have for it."""
 

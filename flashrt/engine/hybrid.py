@@ -17,6 +17,7 @@ from flashrt.engine.drafting.lookup import PromptLookup
 from flashrt.engine.hostcopy import HostCopies, from_bytes, to_bytes
 from flashrt.engine.identity import identity_of
 from flashrt.engine.kernels import graphs_captured
+from flashrt.engine.kvcache import check_served
 from flashrt.engine.live import LiveState
 from flashrt.engine.placement import is_out_of_memory
 from flashrt.engine.protocol import (
@@ -55,17 +56,19 @@ class HybridEngine:
         *,
         max_seq: int,
         model_name: str,
+        kv_dtype: torch.dtype | None = None,
         unused: tuple[str, ...] = (),
         threads: int | None = None,
         sampleable: int | None = None,
         draft_tokens_max: int = DRAFT_TOKENS_MAX,
     ) -> None:
-        """`sampleable`: ids from here on belong to no token and are never chosen.
+        """`kv_dtype`: what K and V are kept in, if not the weights' own; one of `kvcache`.
+        `sampleable`: ids from here on belong to no token and are never chosen.
         `draft_tokens_max`: the MTP layer drafts at most so many a step; 0: nothing drafts.
 
         Fixes torch's thread count (of the process) to `threads`, or to what it is now: a sum's bits
-        depend on it. Raises CannotServe where `max_seq` passes the model's own window, or where
-        this machine does not keep the bits of a row.
+        depend on it. Raises CannotServe where `max_seq` passes the model's own window, where the
+        device has no such `kv_dtype`, or where this machine does not keep the bits of a row.
         """
         if not 1 < max_seq <= config.max_positions:
             raise CannotServe(
@@ -76,6 +79,8 @@ class HybridEngine:
         torch.set_float32_matmul_precision("highest")
         torch.backends.cuda.matmul.allow_bf16_reduced_precision_reduction = False
         embed = weights.embed
+        kv_dtype = kv_dtype or embed.dtype
+        check_served(kv_dtype, embed.device)
         drafters = (LOOKUP,) if weights.mtp is None else (MTP, LOOKUP)
         self._info = EngineInfo(
             model_name=model_name,
@@ -83,12 +88,13 @@ class HybridEngine:
             max_seq=max_seq,
             device=str(embed.device),
             dtype=str(embed.dtype).removeprefix("torch."),
-            identity=identity_of(config, weights),
+            kv_dtype=str(kv_dtype).removeprefix("torch."),
+            identity=identity_of(config, weights, kv_dtype),
             unused=unused,
             draft_tokens_max=draft_tokens_max,
             drafters=drafters if draft_tokens_max else (),
         )
-        self._live = LiveState.allocate(config, weights, max_seq)
+        self._live = LiveState.allocate(config, weights, max_seq, kv_dtype)
         self._sampler = Sampler(config.vocab_size, sampleable)
         self._lookup = PromptLookup()
         self._copies = HostCopies(embed.device)
@@ -104,6 +110,7 @@ class HybridEngine:
         *,
         device: str | torch.device = "cpu",
         dtype: torch.dtype = torch.float32,
+        kv_dtype: torch.dtype | None = None,
         max_seq: int | None = None,
         threads: int | None = None,
         sampleable: int | None = None,
@@ -117,6 +124,7 @@ class HybridEngine:
             loaded.weights,
             max_seq=max_seq or loaded.config.max_positions,
             model_name=loaded.model_name,
+            kv_dtype=kv_dtype,
             unused=loaded.unused,
             threads=threads,
             sampleable=sampleable,

@@ -12,6 +12,7 @@ from flashrt.engine import (
     ffn,
     forms,
     kernels,
+    kvcache,
     linear,
     live,
     matrix,
@@ -27,15 +28,20 @@ from flashrt.engine.weights import ModelWeights
 
 CODE = (
     *(attention, buffers, delta, ffn, forms, linear, live, matrix, mixers, model, mtp, ops, passes),
-    repack,
+    *(kvcache, repack),
 )
 """The modules that the bits of a state come from."""
 
 
-def identity_of(config: ModelConfig, weights: ModelWeights) -> str:
-    """A digest of weights, config, dtype, device kind, threads, torch and our own code."""
+def identity_of(
+    config: ModelConfig, weights: ModelWeights, kv_dtype: torch.dtype | None = None
+) -> str:
+    """A digest of weights, config, dtypes, device kind, threads, torch and our own code.
+
+    `kv_dtype`: of K and V, if not the weights' own."""
     device, dtype = weights.embed.device, weights.embed.dtype
-    facts = (weights.checksum, config, dtype, _device_kind(device), torch.__version__)
+    kept = kv_dtype or dtype
+    facts = (weights.checksum, config, dtype, kept, _device_kind(device), torch.__version__)
     digest = hashlib.blake2b(repr(facts).encode(), digest_size=16)
     for module in CODE:
         digest.update(inspect.getsource(module).encode())

@@ -11,6 +11,7 @@ before it is known to stay.
 """
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import attrs
 import torch
@@ -44,15 +45,23 @@ class LiveState:
     """Blocks of capsules that the rows are equal to."""
 
     @classmethod
-    def allocate(cls, config: ModelConfig, weights: ModelWeights, max_seq: int) -> "LiveState":
-        """Empty, on the device and in the dtype of the weights. Raises CannotServe if too large."""
+    def allocate(
+        cls,
+        config: ModelConfig,
+        weights: ModelWeights,
+        max_seq: int,
+        kv_dtype: torch.dtype | None = None,
+    ) -> "LiveState":
+        """Empty, on the device and in the dtype of the weights, K and V in `kv_dtype` if that is
+        another. Raises CannotServe if too large."""
         device, dtype = weights.embed.device, weights.embed.dtype
         mtp = weights.mtp is not None
+        allocate = partial(Buffers.allocate, kv_dtype=kv_dtype, mtp=mtp)
         try:
-            buffers = Buffers.allocate(config, max_seq, device, dtype, mtp=mtp)
+            buffers = allocate(config, max_seq, device, dtype)
         except RuntimeError as error:  # what torch raises for both devices when memory is short
             meta = torch.device("meta")
-            need = Buffers.allocate(config, max_seq, meta, dtype, mtp=mtp).nbytes
+            need = allocate(config, max_seq, meta, dtype).nbytes
             raise CannotServe(
                 f"max_seq = {max_seq} needs {need / 1e9:.1f} GB of state on {device}, which cannot "
                 "be allocated; ask for a shorter window"

@@ -16,6 +16,7 @@ from flashrt.engine.buffers import CHUNK, Buffers
 from flashrt.engine.checkpoint import opened
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.kernels import head_copy_bytes
+from flashrt.engine.kvcache import FP8, has_fp8
 from flashrt.engine.linear import GROUP
 from flashrt.engine.placement import Placement, free_bytes
 from flashrt.engine.tensor_plan import HEAD, Layout, allocate_all
@@ -99,10 +100,12 @@ class Needs:
     def of(self, max_seq: int, free: int, *, auto: bool = False) -> Memory:
         """Of one window."""
         kind, config, dtype = self.placement.device.type, self.config, self.placement.dtype
-        buffers = Buffers.allocate(config, max_seq, META, dtype, mtp=self.layout.mtp)
+        kept = self.placement.kv_dtype
+        buffers = Buffers.allocate(config, max_seq, META, dtype, kv_dtype=kept, mtp=self.layout.mtp)
         fixed = buffers.state_bytes(CHUNK - 1, config.conv_kernel)
         capsule = fixed + buffers.row_bytes(0, max_seq)
-        activations = Activations(config, dtype.itemsize, packed=bool(self.layout.quantized))
+        packed, converted = bool(self.layout.quantized), kept != dtype
+        activations = Activations(config, dtype.itemsize, packed=packed, converted=converted)
         return Memory(
             max_seq=max_seq,
             weights=self.weights,
@@ -167,10 +170,17 @@ def chosen(needs: Needs, max_seq: int | None, free: int) -> Memory:
     return attrs.evolve(asked, max_seq=max_seq)
 
 
+def _narrow(needs: Needs) -> Needs:
+    """The same with keys and values of 8 bits."""
+    return attrs.evolve(needs, placement=attrs.evolve(needs.placement, kv_dtype=FP8))
+
+
 def _refusal(what: str, memory: Memory, longest: Memory | None, needs: Needs) -> str:
     """Every number, and the ways out."""
     lacking = (memory.needed - memory.free) / GB
     ways = [f"--max-seq {longest.max_seq} fits"] if longest else []
+    if has_fp8(needs.placement.device) and _narrow(needs).of(memory.max_seq, memory.free).fits:
+        ways.append("--kv-cache-dtype fp8 makes it fit")
     if needs.capsules:
         ways.append("a smaller --capsule-budget-mb asks for less")
     ways.append("a smaller --chunk-tokens makes a step smaller")

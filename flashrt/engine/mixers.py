@@ -11,6 +11,7 @@ from flashrt.engine import ops
 from flashrt.engine.buffers import LinearState
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.delta import DeltaInputs
+from flashrt.engine.kvcache import stored
 from flashrt.engine.passes import Pass, ring_index, store_in_ring
 from flashrt.engine.weights import FullAttentionWeights, LinearAttentionWeights
 
@@ -104,11 +105,12 @@ class FullMixer:
         return self.answer(queries, go)
 
     def store(self, k: Tensor, v: Tensor, go: Pass) -> None:
-        """Extend K and V by k, v [T, Hkv*d] as projected."""
+        """Extend K and V by k, v [T, Hkv*d] as projected, in the dtype they are kept in."""
         c, new = self.config, slice(go.position, go.position + go.count)
         k = self._turned(k.unflatten(-1, (c.num_kv_heads, -1)), self.k_scale, go)  # [T, Hkv, d]
-        self.kv[0, :, new] = k[: go.count].transpose(0, 1)
-        self.kv[1, :, new] = v[: go.count].unflatten(-1, (c.num_kv_heads, -1)).transpose(0, 1)
+        v = v.unflatten(-1, (c.num_kv_heads, -1))
+        for part, rows in enumerate((k, v)):
+            self.kv[part, :, new] = stored(rows[: go.count], self.kv.dtype).transpose(0, 1)
 
     def answer(self, queries: Tensor, go: Pass) -> Tensor:
         """Queries with their gates [T, H*2*d] as projected -> [T, h]; K and V are there."""

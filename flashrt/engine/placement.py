@@ -6,6 +6,7 @@ from pathlib import Path
 import attrs
 import torch
 
+from flashrt.engine.kvcache import KV_DTYPES, check_served
 from flashrt.errors import CannotServe
 
 DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
@@ -17,16 +18,23 @@ BLOCK_TOKENS, CUDA_BLOCK_TOKENS = 1024, 2048
 
 @attrs.frozen
 class Placement:
-    """A device of this machine and the dtype of the weights on it."""
+    """A device of this machine, the dtype of the weights on it, and that of keys and values."""
 
     device: torch.device
     dtype: torch.dtype
+    kv_dtype: torch.dtype = attrs.field()
+
+    @kv_dtype.default
+    def _own(self) -> torch.dtype:
+        return self.dtype
 
     @classmethod
-    def of(cls, device: str, dtype: str) -> "Placement":
+    def of(cls, device: str, dtype: str, kv_cache_dtype: str = "auto") -> "Placement":
         """`auto` device: CUDA where there is one. `auto` dtype: bfloat16 there, float32 on a CPU.
+        `auto` keys and values: the dtype.
 
-        Raises CannotServe for a device that this machine does not have.
+        Raises CannotServe for a device that this machine does not have, or that cannot keep such
+        keys and values.
         """
         has_cuda = torch.cuda.is_available()
         if device == "auto":
@@ -36,16 +44,19 @@ class Placement:
                 f"--device {device}: torch {torch.__version__} finds no CUDA device here; "
                 "use --device cpu"
             )
-        return cls.supposed(device, dtype)
+        placement = cls.supposed(device, dtype, kv_cache_dtype)
+        check_served(placement.kv_dtype, placement.device)
+        return placement
 
     @classmethod
-    def supposed(cls, device: str, dtype: str) -> "Placement":
+    def supposed(cls, device: str, dtype: str, kv_cache_dtype: str = "auto") -> "Placement":
         """The same for a device that may be another machine's; `auto` is a GPU."""
         if device == "auto":
             device = "cuda"
         if dtype == "auto":
             dtype = "float32" if device == "cpu" else "bfloat16"
-        return cls(torch.device(device), DTYPES[dtype])
+        weights = DTYPES[dtype]
+        return cls(torch.device(device), weights, KV_DTYPES[kv_cache_dtype] or weights)
 
 
 def block_tokens(device: str, wish: int) -> int:

@@ -46,7 +46,7 @@ class ContextFull(ValueError):
 
 @attrs.frozen
 class EngineInfo:
-    """What a caller must know. `identity` keys capsules: weights, config, dtype and code."""
+    """What a caller must know. `identity` keys capsules: weights, config, dtypes and code."""
 
     model_name: str
     vocab_size: int
@@ -54,6 +54,8 @@ class EngineInfo:
     device: str
     dtype: str
     identity: str
+    kv_dtype: str = ""
+    """Of the keys and values in a state; "" where it has none."""
     rollback_max: int = ROLLBACK_MAX
     unused: tuple[str, ...] = ()
     """Parts of the checkpoint that this engine does not use, in words, to be named at start."""

@@ -61,6 +61,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         choices=("auto", "float32", "bfloat16"),
         help="of what is not quantized [default auto: bfloat16, on a CPU float32]",
     )
+    parser.add_argument(
+        "--kv-cache-dtype",
+        default="auto",
+        choices=("auto", "bf16", "fp8"),
+        help="of the keys and values in the state [default auto: the dtype]",
+    )
     parser.add_argument("--json", action="store_true", help="one JSON object instead of tables")
 
 
@@ -97,10 +103,11 @@ def _where(asked: Mapping[str, Any]) -> tuple["Placement", int]:
     """A device and its memory: of this machine, or one that is only thought of."""
     from flashrt.engine.placement import Placement, free_bytes
 
+    words = (asked["device"], asked["dtype"], asked["kv_cache_dtype"])
     if asked["memory_gb"] is None:
-        place = Placement.of(asked["device"], asked["dtype"])
+        place = Placement.of(*words)
         return place, free_bytes(str(place.device))
-    return Placement.supposed(asked["device"], asked["dtype"]), round(asked["memory_gb"] * 1e9)
+    return Placement.supposed(*words), round(asked["memory_gb"] * 1e9)
 
 
 def _tokens(text: str) -> int:

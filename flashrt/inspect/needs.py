@@ -45,6 +45,8 @@ class Demand:
 
     device: str
     dtype: str
+    kv_dtype: str
+    """Of keys and values."""
     available_bytes: int
     prompt_block_tokens: int
     windows: tuple[Window, ...]
@@ -71,6 +73,7 @@ def demand(
     return Demand(
         device=str(place.device),
         dtype=str(place.dtype).removeprefix("torch."),
+        kv_dtype=str(place.kv_dtype).removeprefix("torch."),
         available_bytes=available,
         prompt_block_tokens=block,
         windows=tuple(Window.of(needs.of(window, available)) for window in windows),

@@ -30,7 +30,7 @@ def lines(contents: Contents, demand: Demand) -> Iterator[str]:
     yield ""
     yield (
         f"Memory on {demand.device} with {_size(demand.available_bytes)} available, as "
-        f"{demand.dtype}, prompts read by {demand.prompt_block_tokens} tokens:"
+        f"{_dtypes(demand)}, prompts read by {demand.prompt_block_tokens} tokens:"
     )
     yield from _table(
         ("--max-seq", "weights", "state", "a step", "graphs, libraries", "all", ""),
@@ -47,6 +47,12 @@ def lines(contents: Contents, demand: Demand) -> Iterator[str]:
         left=0,
     )
     yield _longest(contents, demand)
+
+
+def _dtypes(demand: Demand) -> str:
+    if demand.kv_dtype == demand.dtype:
+        return demand.dtype
+    return f"{demand.dtype} with keys and values in {demand.kv_dtype}"
 
 
 def _longest(contents: Contents, demand: Demand) -> str:

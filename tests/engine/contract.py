@@ -57,12 +57,12 @@ def whole(capsule: Capsule) -> dict[str, Any]:
 
 
 def _array(buffer: Any) -> np.ndarray:
-    """As bits: numpy knows no bfloat16."""
+    """As bits: numpy knows neither bfloat16 nor e4m3."""
     if isinstance(buffer, np.ndarray):
         return buffer
     import torch
 
-    kind = {2: torch.int16, 4: torch.int32}[buffer.element_size()]
+    kind = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[buffer.element_size()]
     return buffer.contiguous().cpu().view(kind).numpy()
 
 

@@ -81,6 +81,7 @@ def make_drafted(
     shape: Shape = PLAIN,
     *,
     dtype: torch.dtype = torch.float32,
+    kv_dtype: torch.dtype | None = None,
     device: str = "cpu",
     max_seq: int = 640,
     seed: int = 0,
@@ -97,6 +98,7 @@ def make_drafted(
         weights,
         max_seq=max_seq,
         model_name="random",
+        kv_dtype=kv_dtype,
         draft_tokens_max=draft_tokens_max,
     )
 

@@ -166,6 +166,7 @@ def make_engine(
     shape: Shape = PLAIN,
     *,
     dtype: torch.dtype = torch.float32,
+    kv_dtype: torch.dtype | None = None,
     device: str = "cpu",
     max_seq: int = 512,
     seed: int = 0,
@@ -173,7 +174,9 @@ def make_engine(
     """A served random model."""
     model = reference(shape, seed=seed)
     weights = weights_of(model, dtype, device)
-    return HybridEngine(config_of(model), weights, max_seq=max_seq, model_name="random")
+    return HybridEngine(
+        config_of(model), weights, max_seq=max_seq, model_name="random", kv_dtype=kv_dtype
+    )
 
 
 def ids(count: int, vocab: int = 61, seed: int = 0) -> tuple[int, ...]:

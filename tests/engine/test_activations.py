@@ -9,8 +9,10 @@ from hypothesis import strategies as st
 from flashrt.bench.engine.random_weights import random_model
 from flashrt.engine import matrix
 from flashrt.engine.activations import Activations
+from flashrt.engine.attention import attend_block
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.forms import DENSE_PEAK
+from flashrt.engine.kvcache import FP8
 from flashrt.engine.live import LiveState
 from flashrt.engine.shapes import PATTERN, SHAPES
 from tests.engine.metering import Meter
@@ -40,10 +42,12 @@ def configs(draw: st.DrawFn) -> ModelConfig:
     )
 
 
-def held(config: ModelConfig, dtype: torch.dtype, before: int, tokens: int) -> int:
+def held(
+    config: ModelConfig, dtype: torch.dtype, before: int, tokens: int, kv_dtype: torch.dtype
+) -> int:
     """Bytes of tensors that a block of so many tokens holds at once."""
     made = random_model(config, CPU, dtype)
-    live = LiveState.allocate(made.config, made.weights, before + tokens)
+    live = LiveState.allocate(made.config, made.weights, before + tokens, kv_dtype)
     live.reset()
     if before:
         live.process_block([1] * before)
@@ -56,19 +60,41 @@ def held(config: ModelConfig, dtype: torch.dtype, before: int, tokens: int) -> i
 @given(
     config=configs(),
     dtype=st.sampled_from([torch.float32, torch.bfloat16]),
+    narrow=st.booleans(),
     before=st.sampled_from([0, 100]),
     tokens=st.integers(64, 400),
 )
-def test_a_block_holds_no_more_than_is_said_and_not_much_less(config, dtype, before, tokens):
-    """Counted operation by operation on the real path."""
-    said = Activations(config, dtype.itemsize).block_bytes(tokens, before + tokens)
+def test_a_block_holds_no_more_than_is_said_and_not_much_less(
+    config, dtype, narrow, before, tokens
+):
+    """Counted operation by operation on the real path, with K and V of 8 bits or of the dtype."""
+    activations = Activations(config, dtype.itemsize, converted=narrow)
+    said = activations.block_bytes(tokens, before + tokens)
 
-    real = held(config, dtype, before, tokens)
+    real = held(config, dtype, before, tokens, FP8 if narrow else dtype)
 
     assert real <= said
     # Attention may need its scores, which the library of this machine spares.
-    spared = Activations(config, dtype.itemsize).attention_scores_bytes(before + tokens)
+    spared = activations.attention_scores_bytes(before + tokens)
     assert said <= ROOM * real + spared
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 4])
+def test_a_window_of_8_bits_is_converted_head_by_head(kv_heads):
+    """Attention alone behind a long window holds less than is said, and less than a wide copy of
+    the whole window where heads are more than one."""
+    config = attrs.evolve(SHAPES["tiny"], num_kv_heads=kv_heads, num_heads=kv_heads)
+    window, d = 1 << 15, config.head_dim
+    kv = torch.zeros(2, kv_heads, window, d, dtype=FP8)
+    q = torch.zeros(4, kv_heads, d)
+    with Meter() as meter:
+        attend_block(q, kv, window - 4)
+    wide = 2 * window * d * torch.float32.itemsize
+    said = Activations(config, 4, converted=True)
+    assert wide <= meter.peak <= said.attention_scores_bytes(window) + wide + 3 * q.nbytes
+    assert meter.peak < 1.5 * wide
+    more = said.block_bytes(4, window) - attrs.evolve(said, converted=False).block_bytes(4, window)
+    assert more >= wide
 
 
 @pytest.mark.parametrize("shape", ["tiny", "tiny-moe"])

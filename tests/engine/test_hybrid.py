@@ -10,6 +10,7 @@ import torch
 from safetensors.torch import save_file
 
 from flashrt.engine.hybrid import HybridEngine
+from flashrt.engine.kvcache import FP8
 from flashrt.engine.protocol import (
     Capsule,
     EngineMisuse,
@@ -19,7 +20,7 @@ from flashrt.engine.selfcheck import same_bits
 from flashrt.errors import CannotServe, EngineFailed
 from tests.engine.contract import CHECKS, fill, same_capsule, take, whole
 from tests.engine.drafted import MtpReference, make_drafted
-from tests.engine.models import Shape, config_of, ids, make_engine, reference, weights_of
+from tests.engine.models import PLAIN, Shape, config_of, ids, make_engine, reference, weights_of
 from tests.engine.moving import MOVING
 from tests.engine.sharing import SHARING, bits
 from tests.engine.twin import twin_of
@@ -31,13 +32,26 @@ PLACES = [
 ]
 MIXTURE = Shape(layers=2, interval=2, experts=5, experts_per_row=2)
 GPU_MIXTURES = [pytest.param((dtype, "cuda", MIXTURE), marks=pytest.mark.gpu) for dtype in DTYPES]
+# K and V of 8 bits; tests/engine/test_kvcache.py has the sample that runs by default.
+NARROW = [
+    *(pytest.param((dtype, "cpu", PLAIN, FP8), marks=pytest.mark.slow) for dtype in DTYPES),
+    *(pytest.param((dtype, "cuda", PLAIN, FP8), marks=pytest.mark.gpu) for dtype in DTYPES),
+    pytest.param((torch.bfloat16, "cuda", MIXTURE, FP8), marks=pytest.mark.gpu),
+]
 SEEDED = SamplingParams(temperature=1.0, seed=5)
 PROMPT = ids(400)
 
 
 def named(place: tuple) -> str:
     """Of one of them."""
-    return f"{place[1]} {place[0]}" + " mixture" * (len(place) > 2)
+    words = f"{place[1]} {place[0]}" + " mixture" * (MIXTURE in place)
+    return f"{words}, K and V in {place[3]}" if len(place) > 3 else words
+
+
+def made(place: tuple, max_seq: int) -> HybridEngine:
+    """There."""
+    dtype, device, shape, kv_dtype = (*place, *(PLAIN, None)[len(place) - 2 :])
+    return make_drafted(shape, dtype=dtype, kv_dtype=kv_dtype, device=device, max_seq=max_seq)
 
 
 @pytest.fixture(
@@ -47,13 +61,13 @@ def named(place: tuple) -> str:
         pytest.param((torch.bfloat16, "cpu", MIXTURE), marks=pytest.mark.slow),
         pytest.param((torch.float32, "cpu", MIXTURE), marks=pytest.mark.slow),
         *GPU_MIXTURES,
+        *NARROW,
     ],
     ids=named,
 )
 def engines(request) -> list[HybridEngine]:
     """Three of the same weights."""
-    dtype, device, *shape = request.param
-    return [make_drafted(*shape, dtype=dtype, device=device, max_seq=512) for _ in range(3)]
+    return [made(request.param, 512) for _ in range(3)]
 
 
 @pytest.fixture
@@ -77,14 +91,14 @@ def spare(engines) -> HybridEngine:
 CHECKED = [
     *(PLACES[0], pytest.param(PLACES[1], marks=pytest.mark.slow), *PLACES[2:]),
     *GPU_MIXTURES,
+    *NARROW,
 ]
 
 
 @pytest.fixture(scope="module", params=CHECKED, ids=named)
 def small_pair(request) -> tuple[HybridEngine, HybridEngine]:
     """With the window that the contract fills."""
-    dtype, device, *shape = request.param
-    one, other = (make_drafted(*shape, dtype=dtype, device=device, max_seq=256) for _ in range(2))
+    one, other = (made(request.param, 256) for _ in range(2))
     return one, other
 
 

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from flashrt.bench.engine.random_weights import random_model
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.attention import SPLIT
+from flashrt.engine.kvcache import FP8
 from flashrt.engine.live import LiveState
 from flashrt.engine.memory import GB, Memory, Needs, chosen, planned
 from flashrt.engine.placement import Placement
@@ -26,16 +27,18 @@ def needs(shape: str, placement: Placement = GPU, **other: object) -> Needs:
     return attrs.evolve(of, **other)
 
 
+@pytest.mark.parametrize("kv_dtype", [torch.float32, FP8], ids=str)
 @pytest.mark.parametrize("mtp", [False, True], ids=["plain", "mtp"])
 @pytest.mark.parametrize("shape", ["tiny", "tiny-moe"])
 @pytest.mark.parametrize("max_seq", [2, 1000, 1024, 1025, 3000])
-def test_what_is_allocated_is_what_was_counted(shape, max_seq, mtp):
+def test_what_is_allocated_is_what_was_counted(shape, max_seq, mtp, kv_dtype):
     """Byte for byte: weights, state, and a capsule of the whole window."""
     config = attrs.evolve(SHAPES[shape], mtp_layers=int(mtp))
     made = random_model(config, CPU.device, CPU.dtype)
-    live = LiveState.allocate(made.config, made.weights, max_seq)
+    live = LiveState.allocate(made.config, made.weights, max_seq, kv_dtype)
 
-    said = needs(shape, CPU, config=config, layout=Layout(mtp=mtp)).of(max_seq, 0, auto=True)
+    place = attrs.evolve(CPU, kv_dtype=kv_dtype)
+    said = needs(shape, place, config=config, layout=Layout(mtp=mtp)).of(max_seq, 0, auto=True)
 
     weights = {t.untyped_storage()._cdata: t.untyped_storage() for t in made.tensors.values()}
     assert said.weights == sum(storage.nbytes() for storage in weights.values())
@@ -87,6 +90,17 @@ def test_a_whole_window_of_the_largest_shape_fits_an_h200():
     assert 100_000 < chosen(needs("27b"), None, 80 * 10**9).max_seq < 200_000
 
 
+def test_a_narrow_cache_makes_the_window_longer():
+    """On 80 GB nearly twice as long; keys and values of the whole window take half."""
+    narrow = needs("27b", attrs.evolve(GPU, kv_dtype=FP8))
+    longest = [chosen(wish, None, 80 * 10**9).max_seq for wish in (needs("27b"), narrow)]
+    assert 1.7 * longest[0] < longest[1] < 262144
+    wide, half = (wish.of(262144, 0, auto=True) for wish in (needs("27b"), narrow))
+    spared = 262144 * 17 * 2 * 4 * 256  # a byte each, of 16 layers and the MTP layer
+    assert wide.state - half.state == spared
+    assert wide.capsules - half.capsules == spared - 2 * 4 * 256
+
+
 def numbers(memory: Memory) -> list[str]:
     """Everything that is not 0, as it is written."""
     sizes = attrs.asdict(memory)
@@ -109,6 +123,17 @@ def test_a_window_that_does_not_fit_is_refused_with_all_numbers():
     assert "--capsule-budget-mb" in words
     assert "--chunk-tokens" in words
     assert chosen(wish, longest.max_seq, free).fits
+
+
+@pytest.mark.parametrize(("free_gb", "helps"), [(80, True), (70, False), (64, False)])
+def test_keys_and_values_of_8_bits_are_named_where_they_make_it_fit(free_gb, helps):
+    """And nowhere else."""
+    with pytest.raises(CannotServe) as refused:
+        chosen(needs("27b"), 262144, free_gb * 10**9)
+
+    narrow = needs("27b", attrs.evolve(GPU, kv_dtype=FP8)).of(262144, free_gb * 10**9)
+    assert narrow.fits == helps
+    assert ("--kv-cache-dtype fp8 makes it fit" in str(refused.value)) == helps
 
 
 def test_where_no_window_fits_the_shortest_is_told():

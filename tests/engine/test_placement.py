@@ -18,6 +18,28 @@ def test_a_cpu_computes_in_float32_unless_told_otherwise(dtype, wanted):
     assert Placement.of("cpu", dtype) == Placement(torch.device("cpu"), wanted)
 
 
+@pytest.mark.parametrize(
+    ("word", "wanted"),
+    [("auto", torch.float32), ("bf16", torch.bfloat16), ("fp8", torch.float8_e4m3fn)],
+)
+def test_keys_and_values_are_kept_in_the_dtype_unless_told_otherwise(word, wanted):
+    """Here, and on a machine that is only thought of."""
+    assert Placement.of("cpu", "float32", word).kv_dtype == wanted
+    assert Placement.supposed("cuda", "float32", word).kv_dtype == wanted
+    assert Placement(torch.device("cpu"), torch.float32).kv_dtype == torch.float32
+
+
+def test_a_gpu_that_cannot_keep_such_keys_and_values_is_refused(monkeypatch):
+    """One of this machine; of one that is only thought of nobody knows."""
+    monkeypatch.setattr(torch.cuda, "is_available", lambda: True)
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 6))
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device: "an older card")
+    with pytest.raises(CannotServe, match=r"--kv-cache-dtype fp8: an older card"):
+        Placement.of("auto", "auto", "fp8")
+    assert Placement.of("auto", "auto", "bf16").kv_dtype == torch.bfloat16
+    assert Placement.supposed("auto", "auto", "fp8").kv_dtype == torch.float8_e4m3fn
+
+
 @pytest.mark.skipif(torch.cuda.is_available(), reason="this machine has what the test asks to lack")
 def test_a_device_that_is_not_there_is_refused_by_name():
     """Not a traceback from inside torch."""

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 
 from flashrt.cli import main
 from flashrt.demo import DEMO_PATH
+from flashrt.engine.kvcache import KV_DTYPES
 from tests.engine.checkpoints import WEIGHTS, saved
 from tests.engine.quantized import written
 
@@ -35,6 +36,21 @@ def test_a_checkpoint_is_told_as_tables_and_as_json(capsys):
     assert told["size_bytes"] == sum(share["size_bytes"] for share in told["shares"])
     for fact in (told["model"], told["template"], told["tokenizer"], "24.00 GB", "2000"):
         assert fact in text
+
+
+def test_keys_and_values_may_be_counted_in_8_bits(capsys):
+    """With the words that serving takes, as JSON and in the line over the table."""
+    for word in KV_DTYPES:
+        asked = ("--memory-gb", 24, "--max-seq", 2000, "--kv-cache-dtype", word)
+        status, raw, _ = run(capsys, *asked, "--json")
+        _, text, _ = run(capsys, *asked)
+        kv_dtype = json.loads(raw)["memory"]["kv_dtype"]
+        assert status == 0
+        assert kv_dtype == str(KV_DTYPES[word] or torch.bfloat16).removeprefix("torch.")
+        assert (f"keys and values in {kv_dtype}" in text) == (word == "fp8")
+    status, _, err = run(capsys, "--kv-cache-dtype", "int8")
+    assert status == 2
+    assert "'int8'" in err
 
 
 def test_without_a_number_the_memory_is_this_machines(capsys):

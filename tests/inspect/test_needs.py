@@ -1,10 +1,13 @@
 """What is said to be needed is what serving counts."""
 
+import attrs
 import pytest
 import torch
 
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.checkpoint import opened
+from flashrt.engine.config import FULL
+from flashrt.engine.kvcache import FP8
 from flashrt.engine.memory import Needs
 from flashrt.engine.placement import Placement
 from flashrt.errors import CannotServe
@@ -25,6 +28,18 @@ def test_every_window_takes_what_serving_counts():
         assert sum(parts) + window.graphs_and_libraries_bytes == window.needed_bytes
         assert (window.needed_bytes, window.fits) == (memory.needed, memory.fits)
     assert told.longest == needs.longest(told.available_bytes).max_seq < 40960
+
+
+def test_keys_and_values_of_8_bits_are_told_and_counted():
+    """The state of each window is smaller by a byte for each of their numbers; weights are not."""
+    checkpoint, narrow = opened(DEMO_PATH), attrs.evolve(GPU, kv_dtype=FP8)
+    wide, half = (demand(checkpoint, place, 10**10, (32768,)) for place in (GPU, narrow))
+    assert (wide.kv_dtype, half.kv_dtype) == ("bfloat16", "float8_e4m3fn")
+    c = checkpoint.config
+    numbers = 2 * c.num_kv_heads * c.head_dim * 32768 * (c.layer_types.count(FULL) + 1)
+    (one,), (other,) = wide.windows, half.windows
+    assert one.state_bytes - other.state_bytes == numbers
+    assert one.weights_bytes == other.weights_bytes
 
 
 def test_windows_may_be_asked_for_and_nothing_may_fit():

@@ -23,7 +23,7 @@ CONTENTS = Contents(
     notes=("something is left out",),
 )
 WINDOW = Window(32768, 18 * 10**9, 2 * 10**9, 900 * 10**6, 2 * 10**9, 22_900_000_000, True)
-DEMAND = Demand("cuda", "bfloat16", 24 * 10**9, 2048, (WINDOW,), 70656)
+DEMAND = Demand("cuda", "bfloat16", "bfloat16", 24 * 10**9, 2048, (WINDOW,), 70656)
 
 
 def test_every_fact_stands_in_a_line():
@@ -55,5 +55,8 @@ def test_the_other_cases_have_words_of_their_own():
     assert "no: nothing but prompt lookup drafts" in text
     assert "too much" in text
     assert "No window fits beside one saved state" in text
+    assert ", as bfloat16, prompts read" in text
+    narrow = "\n".join(lines(CONTENTS, attrs.evolve(DEMAND, kv_dtype="float8_e4m3fn")))
+    assert "as bfloat16 with keys and values in float8_e4m3fn, prompts read" in narrow
     whole = "\n".join(lines(CONTENTS, attrs.evolve(DEMAND, longest=262144)))
     assert "262144 tokens (the model's own)." in whole

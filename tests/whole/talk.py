@@ -12,6 +12,7 @@ import torch
 
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.hybrid import HybridEngine
+from flashrt.engine.kvcache import FP8
 from flashrt.engine.protocol import Engine, SamplingParams
 from tests.whole.server import VOICE, Server
 
@@ -20,14 +21,21 @@ Message = dict[str, Any]
 NEAR = 2e-4
 """Two log-probabilities that rounding may put in either order."""
 
-DTYPES = {"float32": torch.float32, "bfloat16": torch.bfloat16}
+NARROW = "float32, keys and values in fp8"
+DTYPES: dict[str, tuple[torch.dtype, torch.dtype | None]] = {
+    "float32": (torch.float32, None),
+    "bfloat16": (torch.bfloat16, None),
+    NARROW: (torch.float32, FP8),
+}
 
 
 def demo_engine(dtype: str = "float32", max_seq: int = 8192) -> HybridEngine:
     """The real engine on the demo checkpoint."""
+    weights, kv_dtype = DTYPES[dtype]
     return HybridEngine.load(
         DEMO_PATH,
-        dtype=DTYPES[dtype],
+        dtype=weights,
+        kv_dtype=kv_dtype,
         max_seq=max_seq,
         sampleable=VOICE.tokenizer.vocab_size,
         progress=False,

@@ -9,7 +9,13 @@ import sys
 import urllib.request
 from contextlib import contextmanager
 
-from tests.whole.server import ENDLESS
+import torch
+import trio
+
+from flashrt.serve import run
+from flashrt.settings import load
+from tests.whole.server import ENDLESS, running_server
+from tests.whole.talk import NARROW, demo_engine
 
 BODY = {
     "model": "any",
@@ -97,3 +103,29 @@ def test_after_a_kill_a_restart_on_the_same_port_answers_the_same():
         with process("--port", port) as (_, again):
             assert again == url
             assert text(again) == before
+
+
+def test_keys_and_values_are_kept_as_the_setting_says(monkeypatch, capsys):
+    """Up to the loop: memory is counted, and the engine made, with the words of the setting."""
+    served = []
+    monkeypatch.setattr(trio, "run", lambda body: served.append(body.args[2]) or 0)
+    for name in ("sys.setswitchinterval", "flashrt.serve.settle"):  # these outlive a test
+        monkeypatch.setattr(name, lambda *_: None)
+    told, threads = [], str(torch.get_num_threads())
+    for word in ("auto", "fp8"):
+        flags = {"device": "cpu", "max_seq": "8192", "threads": threads, "kv_cache_dtype": word}
+        settings = load(flags, environ={})
+        assert run(settings) == 0
+        told.append(float(re.search(r"([\d.]+) for the state", capsys.readouterr().out)[1]))
+    assert [engine.info.kv_dtype for engine in served] == ["float32", "float8_e4m3fn"]
+    assert told[1] < 0.6 * told[0]
+
+
+async def test_the_start_says_in_what_keys_and_values_are_kept(capsys):
+    """Where that is another format than the model's."""
+    said = []
+    for dtype in (NARROW, "float32"):
+        async with running_server(demo_engine(dtype, 512)):
+            said.append(capsys.readouterr().out)
+    assert "(float32 on cpu, keys and values in float8_e4m3fn)" in said[0]
+    assert "(float32 on cpu)" in said[1]

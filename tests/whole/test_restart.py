@@ -10,7 +10,7 @@ import pytest
 
 from flashrt.bench.soak.talks import TOOL
 from tests.whole.restarting import Restarting
-from tests.whole.talk import PathRun, Talk, demo_engine, system, tail, user, words
+from tests.whole.talk import NARROW, PathRun, Talk, demo_engine, system, tail, user, words
 from tests.whole.test_talks import CUT, PENDING, written_again
 
 SLOW = pytest.mark.slow
@@ -40,7 +40,7 @@ def greets(server, text="s", **wish):
     return Talk(server, [system(words(40, text))], wish)
 
 
-@pytest.mark.parametrize("dtype", ["float32"])
+@pytest.mark.parametrize("dtype", ["float32", pytest.param(NARROW, marks=SLOW)])
 async def test_the_next_turn_restores_after_a_restart(server, oracle):
     """In its session, from its file, with no token read twice; and an undo goes back behind one."""
     talk = greets(server)
@@ -55,6 +55,21 @@ async def test_the_next_turn_restores_after_a_restart(server, oracle):
     undone = await server.post(f"/v1/sessions/{name}/undo", {"turns": 1})
     assert undone["tokens"] == len(first.all_ids) - PENDING
     oracle.meets(first, second)
+
+
+@SLOW
+async def test_files_of_another_cache_are_neither_used_nor_lost(tmp_path):
+    """A server with keys and values of 8 bits reads the conversation again, and so does the first
+    one then what came since; each goes on from its own files. Ten seconds."""
+    wide, narrow = (Restarting(tmp_path / "capsules", dtype) for dtype in ("float32", NARROW))
+    talk = greets(wide)
+    answers = [await talk.ask(user("question 0"))]
+    for number, talk.server in enumerate((narrow, narrow, wide), 1):
+        answers.append(await talk.ask(user(f"question {number}")))
+    assert [answer.action for answer in answers] == ["rebuild", "rebuild", "restore", "restore"]
+    assert answers[3].new > answers[2].new
+    for dtype, mine in (("float32", (0, 3)), (NARROW, (1, 2))):
+        PathRun(demo_engine(dtype, 4096)).meets(*(answers[i] for i in mine))
 
 
 @SLOW

@@ -38,6 +38,8 @@ class Bounds:
     rates: Rates
     layout: Layout | None = None
     """What is quantized; None: nothing, and the MTP layer is there if the config has one."""
+    kv_dtype: torch.dtype | None = None
+    """Of keys and values, if not the dtype."""
     _tensors: dict[str, Counted] = attrs.field(init=False, repr=False)
 
     @_tensors.default
@@ -129,7 +131,8 @@ class Bounds:
 
     def _kv_bytes(self, context: int) -> int:
         c = self.config
-        return 2 * c.num_kv_heads * c.head_dim * self.dtype.itemsize * context
+        size = (self.kv_dtype or self.dtype).itemsize
+        return 2 * c.num_kv_heads * c.head_dim * size * context
 
 
 def _is_mtp(name: str) -> bool:

@@ -134,6 +134,7 @@ def _add_decode(parser: argparse.ArgumentParser) -> None:
     rows = _count(1, ROWS_MAX)
     _add_list(parser, "--rows", (1, 4, 8), rows, "rows that a step verifies, 1 to 64")
     _add_format(parser)
+    _add_kv_cache(parser)
 
 
 def _add_prefill(parser: argparse.ArgumentParser) -> None:
@@ -149,6 +150,16 @@ def _add_prefill(parser: argparse.ArgumentParser) -> None:
         help="positions modulo 64 at which this is tried [default %(default)s]",
     )
     _add_format(parser)
+    _add_kv_cache(parser)
+
+
+def _add_kv_cache(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument(
+        "--kv-cache-dtype",
+        choices=("auto", "bf16", "fp8"),
+        default="auto",
+        help="of the keys and values in the state, as the server's setting of this name",
+    )
 
 
 def _add_format(parser: argparse.ArgumentParser) -> None:
@@ -173,6 +184,7 @@ def _add_tail(parser: argparse.ArgumentParser, text: str) -> None:
 MORE: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     "decode": _add_decode,
     "prefill": _add_prefill,
+    "restore": _add_kv_cache,
     "turn": _add_turn,
 }
 """Flags of one measurement alone."""

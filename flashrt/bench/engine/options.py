@@ -36,6 +36,8 @@ class Options:
     """How many positions modulo 64 an append is tried at."""
     number_format: str | None = None
     """Of random weights; None: the dtype."""
+    kv_cache_dtype: str = "auto"
+    """As the server's setting of this name."""
 
     @classmethod
     def load(cls, asked: Mapping[str, Any], default: Mapping[str, str]) -> "Options":
@@ -62,8 +64,13 @@ class Options:
         """Of what is measured."""
         if self.model is None:
             form = f" in {self.number_format}" if self.number_format else ""
-            return f"{self.shape} with random weights{form}"
-        return "the bundled demo" if self.model == str(DEMO_PATH) else self.model
+            return f"{self.shape} with random weights{form}{self._kept}"
+        return ("the bundled demo" if self.model == str(DEMO_PATH) else self.model) + self._kept
+
+    @property
+    def _kept(self) -> str:
+        kept = self.kv_cache_dtype
+        return "" if kept == "auto" else f", keys and values in {kept}"
 
 
 def _check_writable(file: Path) -> None:

@@ -42,23 +42,29 @@ class Subject:
     """Random weights by their names in a checkpoint; none of a checkpoint that was loaded."""
     layout: Layout
     """Which of them are quantized."""
+    kv_dtype: torch.dtype
+    """Of keys and values."""
 
     @classmethod
     def of(cls, options: Options, max_seq: int) -> "Subject":
         """Loads or makes the weights and allocates a window of `max_seq`. Raises CannotServe."""
-        place = Placement.of(options.device, options.dtype)
+        place = Placement.of(options.device, options.dtype, options.kv_cache_dtype)
         check_window(config_of(options), max_seq)
         model = loaded_model(
             options.model, options.shape, options.seed, place, options.number_format
         )
         engine = MeasuredEngine(
-            model.config, model.weights, max_seq=max_seq, model_name=options.name
+            model.config,
+            model.weights,
+            max_seq=max_seq,
+            model_name=options.name,
+            kv_dtype=place.kv_dtype,
         )
         chunk = block_tokens(str(place.device), options.chunk_tokens)
         clock, rule = Clock(place.device), CutRule(chunk)
         dice = random.Random(options.seed)
         made = model.config, model.weights, clock, rule, dice, model.tensors, model.layout
-        return cls(engine, *made)
+        return cls(engine, *made, place.kv_dtype)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -67,7 +73,7 @@ class Subject:
 
     def bounds(self, rates: Rates) -> Bounds:
         """For this shape on this machine."""
-        return Bounds(self.config, self.dtype, rates, self.layout)
+        return Bounds(self.config, self.dtype, rates, self.layout, self.kv_dtype)
 
     def ids(self, count: int) -> tuple[int, ...]:
         """Random ids of the vocabulary."""

@@ -31,7 +31,7 @@ def model_for(config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> M
     """
     runs = usable(weights.embed.device) and knows(config, packed=weights.packed)
     # Packed weights meet rows of bfloat16 only.
-    if not runs or (weights.packed and buffers.kv.dtype != torch.bfloat16):
+    if not runs or (weights.packed and weights.embed.dtype != torch.bfloat16):
         return Model(config, weights, buffers)
     from flashrt.engine.kernels.model import KernelModel
 

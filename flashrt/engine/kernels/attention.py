@@ -16,6 +16,7 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.kernels.chain import FOLLOWING, follow
+from flashrt.engine.kernels.kvstore import as_rows, as_stored
 
 FINE, FINE_END = 64, 1024
 MIDDLE, MIDDLE_END = 256, 8192
@@ -26,7 +27,8 @@ PACK = 16
 KEYS = 64
 """Keys of one step inside a split."""
 
-STAGES = 2
+STAGES, NARROW_STAGES = 2, 3
+"""Steps under way; of K and V of 8 bits, which take less room and more work."""
 
 GATHER = 64
 """Partial results that are added at once, in a fixed order."""
@@ -82,7 +84,7 @@ def _prepare(
     if h >= H + HKV:
         v = tl.load(ROWS + m * row_stride + (2 * H + HKV) * D + (h - H - HKV) * D + d)
         row = ((HKV + h - H - HKV) * length + at).to(tl.int64)
-        tl.store(KV + row * D + d, v, mask=kept & (d < D))
+        tl.store(KV + row * D + d, as_stored(v, KV.dtype.element_ty), mask=kept & (d < D))
     else:
         is_q = h < H
         head = ROWS + m * row_stride + tl.where(is_q, 2 * h, h + H) * D
@@ -104,7 +106,7 @@ def _prepare(
             tl.store(Q + (m * H + h) * D + d, turned)
         else:
             row = ((h - H) * length + at).to(tl.int64)
-            tl.store(KV + row * D + d, turned, mask=kept & (d < D))
+            tl.store(KV + row * D + d, as_stored(turned, KV.dtype.element_ty), mask=kept & (d < D))
 
 
 @triton.jit(do_not_specialize=["rows", "splits"])
@@ -138,15 +140,17 @@ def _one_split(
             k = tl.load(k_base + key[:, None] * D + d[None, :], mask=inside, other=0.0)
             v = tl.load(v_base + key[:, None] * D + d[None, :], mask=inside, other=0.0)
             seen = key[None, :] <= pos + m[:, None]
+            k = as_rows(k, q.dtype)
             scores = tl.dot(q, tl.trans(k), input_precision="ieee") * (1.0 / D**0.5)
             scores = tl.where(seen, scores, _LOWEST)
             higher = tl.maximum(top, tl.max(scores, 1))
             kept = tl.exp(top - higher)
             weights = tl.where(seen, tl.exp(scores - higher[:, None]), 0.0)
             total = total * kept + tl.sum(weights, 1)
+            v = as_rows(v, q.dtype)
             out = tl.dot(weights.to(v.dtype), v, out * kept[:, None], input_precision="ieee")
             top = higher
-        at = head * splits + split
+        at = head.to(tl.int64) * splits + split
         tl.store(PARTIAL + at[:, None] * D + d[None, :], out, mask=live[:, None])
         tl.store(TOP + at, top, mask=live)
         tl.store(TOTAL + at, total, mask=live)
@@ -163,7 +167,7 @@ def _combine(
     m, h = tl.program_id(0), tl.program_id(1)
     d = tl.program_id(2) * COLUMNS + tl.arange(0, COLUMNS)
     s = tl.arange(0, BLOCK)
-    at = (m * H + h) * splits
+    at = (m * H + h).to(tl.int64) * splits
     count = tl.minimum(_split_of(tl.load(AT) + m) + 1, splits)
     top = tl.max(tl.load(TOP + at + s, mask=s < count, other=_LOWEST), 0)
     total = 0.0
@@ -193,7 +197,7 @@ def prepare(
     heads: int,
     eps: float,
 ) -> Tensor:
-    """Store the new rows' K and V; -> q [M, H, d], normed and rotated.
+    """Store the new rows' K and V in the dtype of `kv`; -> q [M, H, d], normed and rotated.
 
     rows [M, 2 H d + 2 Hkv d]: per query head q then gate, then k, then v. kv [2, Hkv, L, d];
     dead rows and rows that would lie beyond L are dropped. scales: of q and k, [d] float32. tables:
@@ -218,7 +222,7 @@ def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | Non
     count, heads, d = q.shape
     _, kv_heads, length, _ = kv.shape
     splits = splits_for(min(keys, length))
-    exact = q.dtype == torch.float32
+    exact, stages = q.dtype == torch.float32, STAGES if kv.itemsize > 1 else NARROW_STAGES
     floats = torch.empty(0, dtype=torch.float32, device=q.device)
     partial = floats.new_empty(count * heads, splits, d)
     top, total = floats.new_empty(2, count * heads, splits)
@@ -226,7 +230,7 @@ def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | Non
     _one_split[(packs, splits, kv_heads)](
         q, kv, at, partial, top, total, count, length, splits,
         H=heads, HKV=kv_heads, D=d, KEYS=16 if exact else KEYS, PACK=PACK,
-        STAGES=1 if exact else STAGES, EXACT=exact, num_warps=4, **FOLLOWING,
+        STAGES=1 if exact else stages, EXACT=exact, num_warps=4, **FOLLOWING,
     )  # fmt: skip
     y = torch.empty_like(q) if rows is not None else floats.new_empty(q.shape)
     columns = min(d, 64)

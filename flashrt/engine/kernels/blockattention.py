@@ -12,12 +12,16 @@ import triton.language as tl
 from torch import Tensor
 
 from flashrt.engine.kernels.chain import FOLLOWING, follow
+from flashrt.engine.kernels.kvstore import as_rows
 
 PACK = 128
 """(row, head) pairs of one program."""
 
-KEYS = 64
-"""Keys of one step inside a split."""
+KEYS, STAGES = 64, 2
+"""Keys of one step inside a split, and steps under way."""
+
+NARROW_KEYS, NARROW_STAGES = 32, 3
+"""The same of K and V of 8 bits: unpacked they take registers."""
 
 SHORT, SHORT_SPLIT, LONG_SPLIT = 128, 2048, 8192
 """Blocks of up to SHORT rows have splits of SHORT_SPLIT keys, longer ones of LONG_SPLIT."""
@@ -41,7 +45,7 @@ def _step(
     else:
         k = tl.load(k_base + at)
         v = tl.load(v_base + at)
-    scores = tl.dot(q, tl.trans(k)) * scale
+    scores = tl.dot(q, tl.trans(as_rows(k, q.dtype))) * scale
     if MASKED:
         seen = (key[None, :] <= own[:, None]) & (key < stop)[None, :]
         scores = tl.where(seen, scores, _LOWEST)
@@ -51,7 +55,7 @@ def _step(
     if MASKED:
         weights = tl.where(seen, weights, 0.0)
     total = total * kept + tl.sum(weights, 1)
-    out = tl.dot(weights.to(v.dtype), v, out * kept[:, None])
+    out = tl.dot(weights.to(q.dtype), as_rows(v, q.dtype), out * kept[:, None])
     return higher, total, out
 
 
@@ -143,9 +147,10 @@ def attend_block(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor) -> 
     partial = floats.new_empty(count * heads, splits, d)
     top, total = floats.new_empty(2, count * heads, splits)
     tiles = triton.cdiv(count * (heads // kv_heads), PACK)
+    step, stages = (KEYS, STAGES) if kv.itemsize > 1 else (NARROW_KEYS, NARROW_STAGES)
     _attend[(tiles, splits, kv_heads)](
         q, kv, at, partial, top, total, length, splits,
-        H=heads, HKV=kv_heads, D=d, SPLIT=split, PACK=PACK, KEYS=KEYS, STAGES=2, num_warps=8,
+        H=heads, HKV=kv_heads, D=d, SPLIT=split, PACK=PACK, KEYS=step, STAGES=stages, num_warps=8,
         **FOLLOWING,
     )  # fmt: skip
     y = torch.empty_like(q)

@@ -44,10 +44,11 @@ class KernelModel(Model):
         """
         super().__init__(config, weights, buffers)
         self.bounds = tuple(_bounds(buffers.kv.shape[3]))
+        self.by_blocks = weights.embed.dtype == torch.bfloat16
         self._rows_step, self._block_step = RowsStep.of(self), BlockStep.of(self)
         with capturing() as pool:
             self._row_graphs = self._captured(self._rows_step.pieces, ROWS, pool)
-            blocks = BLOCKS if buffers.kv.dtype == torch.bfloat16 else ()
+            blocks = BLOCKS if self.by_blocks else ()
             self._block_graphs = self._captured(self._block_step.pieces, blocks, pool)
         self._compile()
         for tensor in _tensors(buffers):
@@ -61,7 +62,7 @@ class KernelModel(Model):
 
     def block(self, ids: Sequence[int], position: int) -> Tensor:
         """Process all rows at `position`, in passes of a size that is quick; -> [T, h]."""
-        if self.buffers.kv.dtype != torch.bfloat16:
+        if not self.by_blocks:
             return super().block(ids, position)
         hidden = []
         for lo in range(0, len(ids), block.ROWS_MAX):

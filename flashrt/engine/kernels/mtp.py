@@ -157,7 +157,7 @@ class KernelMtpRows:
         model = layer.model
         assert isinstance(model, KernelModel)
         step = MtpStep.of(layer)
-        sizes = BLOCKS if layer.mixer.kv.dtype == torch.bfloat16 else ()
+        sizes = BLOCKS if model.by_blocks else ()
         block_step = MtpBlockStep.of(layer, max(sizes, default=1))
         with capturing() as pool:
             blocks = {

@@ -24,6 +24,15 @@ def test_a_step_of_the_largest_shape_reads_what_was_counted_by_hand():
     assert LARGE.draft_bytes(0) == pytest.approx(3.39e9, rel=2e-3)
 
 
+def test_keys_and_values_of_8_bits_are_half_the_bytes():
+    """Of a step and of a draft; weights and the state of the linear layers are as they were."""
+    narrow = attrs.evolve(LARGE, kv_dtype=torch.float8_e4m3fn)
+    assert narrow.step_bytes(1, 0) == LARGE.step_bytes(1, 0)
+    assert narrow.step_bytes(1, 1000) - narrow.step_bytes(1, 0) == 1000 * 32768
+    assert 2 * (narrow.draft_bytes(1000) - narrow.draft_bytes(0)) == 1000 * 4096
+    assert narrow.prompt_flops(1000) == LARGE.prompt_flops(1000)
+
+
 def test_a_prompt_takes_the_operations_that_were_counted_by_hand():
     """48.7 GFLOP a token, and 0.39 MFLOP a token and token before it."""
     one = LARGE.prompt_flops(1001) - LARGE.prompt_flops(1000)

@@ -6,7 +6,8 @@ import sys
 import pytest
 
 from flashrt.bench.engine.command import MEASUREMENTS
-from flashrt.cli import main
+from flashrt.cli import main, parser
+from flashrt.engine.kvcache import KV_DTYPES
 
 
 @pytest.mark.parametrize("name", MEASUREMENTS)
@@ -31,6 +32,8 @@ def test_help_says_what_is_measured(name, capsys):
         (["decode", "--shape", "28b"], "--shape: invalid choice: '28b'"),
         (["prefill", "--offsets", "65"], "--offsets: '65' is no whole number from 1 to 64"),
         (["prefill", "--chunk-tokens", "100"], "--chunk-tokens: '100' is no multiple of 64"),
+        (["decode", "--kv-cache-dtype", "fp4"], "--kv-cache-dtype: invalid choice: 'fp4'"),
+        (["turn", "--kv-cache-dtype", "fp8"], "unrecognized arguments: --kv-cache-dtype"),
         (["restore", "--rows", "4"], "unrecognized arguments: --rows"),
         (["decode", "--model", "a", "--shape", "tiny"], "--model and --shape contradict"),
         (["decode", "--model", "/nowhere"], "'/nowhere' is neither a directory nor"),
@@ -44,6 +47,14 @@ def test_what_cannot_be_measured_is_one_line_and_status_2(argv, words, capsys):
     assert words in shown.err
     assert shown.err.count("\n") == 1
     assert shown.out == ""
+
+
+@pytest.mark.parametrize("name", ["decode", "prefill", "restore"])
+def test_the_dtypes_of_keys_and_values_are_those_of_serving(name):
+    """Word for word."""
+    for word in KV_DTYPES:
+        typed = parser().parse_args(["bench", name, "--kv-cache-dtype", word])
+        assert typed.kv_cache_dtype == word
 
 
 def test_help_does_not_wait_for_torch():

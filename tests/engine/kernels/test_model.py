@@ -19,9 +19,12 @@ IDS = [(7919 * i + 11) % CONFIG.vocab_size for i in range(3 * CHUNK)]
 
 
 def build(
-    kind: type[Model], dtype: torch.dtype = torch.bfloat16, config: ModelConfig = CONFIG
+    kind: type[Model],
+    dtype: torch.dtype = torch.bfloat16,
+    config: ModelConfig = CONFIG,
+    kv_dtype: torch.dtype | None = None,
 ) -> Model:
-    buffers = Buffers.allocate(config, MAX_SEQ, CUDA, dtype)
+    buffers = Buffers.allocate(config, MAX_SEQ, CUDA, dtype, kv_dtype=kv_dtype)
     model = kind(config, random_weights(config, CUDA, dtype), buffers)
     buffers.clear_start()
     return model
@@ -60,6 +63,23 @@ def test_rows_behind_a_block_equal_the_torch_model(kind: str):
 
     assert distance(ours.logits(start + 8), theirs.logits(start + 8)) < 1e-4
     assert distance(ours.buffers.values, theirs.buffers.values) < 1e-4
+
+
+@torch.inference_mode()
+@pytest.mark.parametrize("kv_dtype", [torch.float8_e4m3fn, torch.bfloat16], ids=str)
+def test_the_cache_has_no_say_in_who_computes(kv_dtype: torch.dtype):
+    """Blocks of a bfloat16 model by kernels, of a float32 model by torch, whatever K and V are; and
+    either equals the torch model over the same cache."""
+    for dtype, limit in ((torch.bfloat16, 0.08), (torch.float32, 0.02)):
+        ours, theirs = (build(kind, dtype, kv_dtype=kv_dtype) for kind in (KernelModel, Model))
+        assert bool(ours._block_graphs) == (dtype == torch.bfloat16)
+        for model in (ours, theirs):
+            model.block(IDS[:100], 0)
+            model.rows(IDS[100:120], 100, 1)
+        assert ours.buffers.kv.dtype == kv_dtype
+        assert distance(ours.logits(120), theirs.logits(120)) < limit
+        kv = [model.buffers.kv[:, :, :, :120].float() for model in (ours, theirs)]
+        assert distance(*kv) < limit
 
 
 @torch.inference_mode()

@@ -6,7 +6,9 @@ import pytest
 import torch
 from torch import Tensor
 
+from flashrt.engine.kvcache import FP8, stored
 from flashrt.engine.mtp import TorchMtpRows, likeliest
+from flashrt.engine.selfcheck import same_bits
 from tests.engine.drafted import make_drafted
 from tests.engine.kernels.compare import distance
 from tests.engine.models import MIXTURE, PLAIN, Shape, ids
@@ -19,9 +21,11 @@ IDS = ids(150)
 SLOTS = 40
 
 
-def build(dtype: torch.dtype, shape: Shape = PLAIN) -> KernelMtpRows:
+def build(
+    dtype: torch.dtype, shape: Shape = PLAIN, kv_dtype: torch.dtype | None = None
+) -> KernelMtpRows:
     """Behind a prompt of all IDS, with nothing in the slots."""
-    live = make_drafted(shape, dtype=dtype, device="cuda", max_seq=512)._live
+    live = make_drafted(shape, dtype=dtype, kv_dtype=kv_dtype, device="cuda", max_seq=512)._live
     assert live.mtp is not None
     live.process_block(IDS)
     rows = live.mtp.rows
@@ -41,16 +45,39 @@ def filled(rows: KernelMtpRows | TorchMtpRows, sizes: Sequence[int], kv: Tensor)
 
 
 @torch.inference_mode()
+@pytest.mark.parametrize("kv_dtype", [None, torch.float8_e4m3fn], ids=["own", "fp8"])
 @DTYPES
-def test_slots_have_their_bits_in_any_group(dtype: torch.dtype):
+def test_slots_have_their_bits_in_any_group(dtype: torch.dtype, kv_dtype: torch.dtype | None):
     """One by one, and in groups; what lies behind them is not touched."""
     wanted: Tensor | None = None
     for sizes in ([1], [16], [3, 5, 1, 7]):
-        rows = build(dtype)
+        rows = build(dtype, kv_dtype=kv_dtype)
         kv = filled(rows, sizes, rows.step.layer.mixer.kv)
         wanted = kv if wanted is None else wanted
-        assert torch.equal(kv, wanted), sizes
-        assert not kv[:, :, SLOTS:].any()
+        assert kv.dtype == (kv_dtype or dtype)
+        assert same_bits(kv, wanted), sizes
+        assert not kv[:, :, SLOTS:].float().any()
+
+
+@torch.inference_mode()
+@DTYPES
+def test_slots_of_8_bits_are_the_wide_ones_rounded(dtype: torch.dtype):
+    """Filled in groups, and as part of a prompt block of the same hidden rows."""
+    wide, narrow = (build(dtype, kv_dtype=kv_dtype) for kv_dtype in (None, FP8))
+    ring = narrow.step.layer.model.buffers.hidden
+    ring.copy_(wide.step.layer.model.buffers.hidden)
+    hidden = ring[:SLOTS].clone()
+    for how in ("groups", "block"):
+        kept = []
+        for rows in (wide, narrow):
+            kv = rows.step.layer.mixer.kv
+            kv.zero_()
+            if how == "block":
+                rows.block(IDS[1 : SLOTS + 1], hidden, 0)
+            else:
+                filled(rows, [16], kv)
+            kept.append(kv.clone())
+        assert same_bits(kept[1], stored(kept[0], FP8)), how
 
 
 @torch.inference_mode()
