@@ -9,7 +9,9 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
+from flashrt.engine.ahead import Likeliest, device_chooses
 from flashrt.engine.checkpoint import load_checkpoint
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.drafting.depth import LOOKUP, MTP
@@ -96,6 +98,7 @@ class HybridEngine:
         )
         self._live = LiveState.allocate(config, weights, max_seq, kv_dtype)
         self._sampler = Sampler(config.vocab_size, sampleable)
+        self._likeliest = Likeliest(embed.device)
         self._lookup = PromptLookup()
         self._copies = HostCopies(embed.device)
         self._journal: list[int] = []
@@ -303,6 +306,7 @@ class HybridEngine:
         if params.stop_ids.intersection(pending):
             raise EngineMisuse(f"the pending id {pending[0]} is a stop id")
         drafting = self._drafting(params)
+        ahead = device_chooses(drafting, params, constraint)
         accepted: tuple[int, ...] = ()
         while len(self._journal) < self._info.max_seq:
             draft, allowed = self._drafted(drafting), None
@@ -310,7 +314,7 @@ class HybridEngine:
                 allowed = constraint(accepted, draft.ids)
                 if len(allowed) != 1 + len(draft.ids):
                     raise EngineMisuse(f"{len(allowed)} limits for {1 + len(draft.ids)} rows")
-            accepted, told = self._verified(draft, params, allowed)
+            accepted, told = self._verified(draft, params, allowed, ahead)
             drafting.observe(draft, accepted)
             yield DecodeChunk(accepted, len(draft.ids), draft.drafter if draft.ids else "", told)
             if params.stop_ids.intersection(accepted):
@@ -329,7 +333,11 @@ class HybridEngine:
         return self._guard(drafting.propose, self._journal, room)
 
     def _verified(
-        self, draft: Draft, params: SamplingParams, allowed: Sequence[RowConstraint] | None
+        self,
+        draft: Draft,
+        params: SamplingParams,
+        allowed: Sequence[RowConstraint] | None,
+        ahead: bool,
     ) -> tuple[tuple[int, ...], tuple[TokenLogprobs, ...]]:
         """Process the pending id, if there is one, and the draft; keep what the rows choose, and
         tell what they say of it."""
@@ -339,7 +347,9 @@ class HybridEngine:
             self._guard(self._live.process_rows, rows)
         logits = self._guard(self._live.logits_of, 1 + len(draft.ids))
         shortlists: list[Shortlist | None] = [None] * len(logits)
-        if allowed is None:
+        if ahead and rows and len(journal) + 1 < self._info.max_seq and self._live.may_run_ahead:
+            shortlists = [self._chosen_ahead(logits)]
+        elif allowed is None:
             shortlists = self._sampler.shortlists(logits, params)
 
         def choose(row: int) -> int:
@@ -358,6 +368,14 @@ class HybridEngine:
             return accepted, ()
         told = [self._sampler.logprobs(logits[r], id_, count) for r, id_ in enumerate(accepted)]
         return accepted, tuple(told)
+
+    def _chosen_ahead(self, logits: Tensor) -> Shortlist | None:
+        """What the newest row [1, V] chooses, read while the device goes on with the next one."""
+        id_ = self._likeliest.send(logits[:, : self._sampler.sampleable])
+        self._guard(self._live.run_ahead, id_)
+        found = self._likeliest.read()
+        self._live.ahead = None if found is None else int(found[0][0])
+        return found
 
     def _guard(self, step: Callable[..., T], *arguments: Any) -> T:
         """Run a step of the forward pass. One that fails half-way leaves no state to go on from."""

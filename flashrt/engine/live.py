@@ -4,6 +4,7 @@
     anchor      newest chunk of 64 whose anchor S is stored; the one before it is kept
     floor       no state below this position can be rebuilt
     mtp.filled  slots of the MTP layer's cache that hold what they hold for good
+    ahead       the id of a row at `position` that is computed and does not count yet
 
 A chunk is folded when the first row behind it is processed, not when its last one is: so a rollback
 of 64 ids always finds its anchor, and a draft that crosses a multiple of 64 changes no anchor
@@ -43,6 +44,8 @@ class LiveState:
     floor: int = 0
     rows: LiveRows = attrs.field(factory=LiveRows)
     """Blocks of capsules that the rows are equal to."""
+    ahead: int | None = None
+    """Forgotten whenever the position moves."""
 
     @classmethod
     def allocate(
@@ -74,6 +77,7 @@ class LiveState:
         """Nothing processed."""
         self.buffers.clear_start()
         self.position = self.anchor = self.floor = 0
+        self.ahead = None
         self.rows.clear()
         if self.mtp:
             self.mtp.filled = 0
@@ -100,8 +104,23 @@ class LiveState:
         self._settle()
         if self.mtp:
             self.mtp.make_room(self.position, len(ids))
-        self.model.rows(ids, self.position, self.anchor)
+        if tuple(ids) != (self.ahead,):
+            self.model.rows(ids, self.position, self.anchor)
         self._processed(ids, anchor=self.anchor)
+
+    @property
+    def may_run_ahead(self) -> bool:
+        """Whether a row ahead costs no time and stores no anchor, which could not be taken back."""
+        return self.model.runs_ahead and self.anchor == self.position // CHUNK
+
+    @torch.inference_mode()
+    def run_ahead(self, id_: Tensor) -> None:
+        """Compute the row at `position` with the id [1] int64 that the device holds, where it may.
+
+        Who knows the id sets `ahead` to it.
+        """
+        self.ahead = None
+        self.model.row_ahead(id_, self.position, self.anchor)
 
     @property
     def rows_max(self) -> int:
@@ -141,7 +160,7 @@ class LiveState:
         if self.mtp:
             self.mtp.note(ids, self.position)
         self.position += len(ids)
-        self.anchor = anchor
+        self.anchor, self.ahead = anchor, None
         oldest = self.position - RING + self.model.config.conv_kernel - 1
         self.floor = max(self.floor, (anchor - 1) * CHUNK, oldest)
 
@@ -161,6 +180,8 @@ class LiveState:
 
         Those that stay must be as many as one. No anchor has been stored for them.
         """
+        if position < self.position:
+            self.ahead = None
         self.position = position
         self.rows.cut(position)
         if self.mtp:
@@ -240,6 +261,7 @@ class LiveState:
         if self.mtp:
             self.mtp.filled = max(0, position - 1)
         self.position, self.anchor, self.floor = position, chunk, position
+        self.ahead = None
 
     @torch.inference_mode()
     def _load_rows(self, start: int, stop: int, saved: Mapping[str, Tensor]) -> None:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor
 
 from flashrt.engine import ops
-from flashrt.engine.buffers import Buffers, LinearState
+from flashrt.engine.buffers import RING, Buffers, LinearState
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.delta import folded
 from flashrt.engine.ffn import feed_forward
@@ -56,6 +56,8 @@ class Model:
     """What `rows` multiplies with: x [M <= 64, K], weight [N, K] -> [M, N]."""
     head_product = staticmethod(head_linear)
     """The same with float32 results."""
+    runs_ahead = False
+    """Whether the device computes beside the host, so that a row ahead of it costs no time."""
 
     def __init__(self, config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> None:
         self.config = config
@@ -74,11 +76,15 @@ class Model:
         """Process few rows at `position`, row-invariantly. `anchor`: the newest chunk stored."""
         for lo in range(0, len(ids), GROUP):
             part = ids[lo : lo + GROUP]
-            self._run(part, RowsPass(position + lo, len(part), anchor))
+            self._run(self._tensor(part), RowsPass(position + lo, len(part), anchor))
+
+    def row_ahead(self, id_: Tensor, position: int, anchor: int) -> None:
+        """Process one row as `rows` does, its id [1] int64 where the model is."""
+        self._run(id_, RowsPass(position, 1, anchor))
 
     def block(self, ids: Sequence[int], position: int) -> Tensor:
         """Process all rows at `position` together; their final hidden rows [T, h]."""
-        return self._run(ids, BlockPass(position, len(ids)))
+        return self._run(self._tensor(ids), BlockPass(position, len(ids)))
 
     def logits(self, position: int) -> Tensor:
         """[V] float32 after `position` tokens, from the last hidden row."""
@@ -86,8 +92,10 @@ class Model:
 
     def logits_of(self, position: int, count: int) -> Tensor:
         """[count <= 64, V] float32 of the newest rows of `position` tokens."""
-        at = ring_index(position - count, position, self.device)
-        return self.head(self.buffers.hidden[at])
+        hidden, start = self.buffers.hidden, (position - count) % RING
+        if start + count <= RING:
+            return self.head(hidden[start : start + count])
+        return self.head(hidden[ring_index(start, start + count, self.device)])
 
     def head(self, hidden: Tensor) -> Tensor:
         """[M <= 64, h] -> [M, V] float32, row-invariantly."""
@@ -97,9 +105,11 @@ class Model:
         """The anchors after `chunk` [Ll, Hv, dk, dv], with the bits of a fold that rows cross."""
         return torch.stack([folded(state, chunk) for state in self.buffers.linear])
 
-    def _run(self, ids: Sequence[int], go: Pass) -> Tensor:
-        rows = go.pad(torch.tensor(ids, device=self.device))
-        x = self.weights.embed[rows]  # [T, h]
+    def _tensor(self, ids: Sequence[int]) -> Tensor:
+        return torch.tensor(ids, device=self.device)
+
+    def _run(self, ids: Tensor, go: Pass) -> Tensor:
+        x = self.weights.embed[go.pad(ids)]  # [T, h]
         for layer in self.layers:
             x = layer.forward(x, go)
         # In the family for few rows all of the group is normed: its shape is fixed.

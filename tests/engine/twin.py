@@ -15,6 +15,7 @@ def twin_of(engine: HybridEngine, spare: HybridEngine) -> HybridEngine:
         if isinstance(buffer, Tensor):
             getattr(theirs.buffers, name).copy_(buffer)
     theirs.position, theirs.anchor, theirs.floor = ours.position, ours.anchor, ours.floor
+    theirs.ahead = ours.ahead
     theirs.rows = copy.deepcopy(ours.rows)
     if ours.mtp and theirs.mtp:
         theirs.mtp.filled, theirs.mtp.recent = ours.mtp.filled, list(ours.mtp.recent)

@@ -4,6 +4,7 @@
 """
 
 from tests.faults import (
+    ahead,
     bench,
     cancel,
     chat,
@@ -42,6 +43,7 @@ FAULTS: tuple[Fault, ...] = (
     *packed.FAULTS,
     *kvcache.FAULTS,
     *drafts.FAULTS,
+    *ahead.FAULTS,
     *chat.FAULTS,
     *shell.FAULTS,
     *responses.FAULTS,

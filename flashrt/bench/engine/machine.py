@@ -24,6 +24,10 @@ class Clock:
             torch.cuda.synchronize(self.device)
         return time.perf_counter()
 
+    def on_host(self) -> float:
+        """When the host has what it waited for; the device may be at work on what comes next."""
+        return time.perf_counter()
+
 
 def facts(device: torch.device, dtype: torch.dtype) -> dict[str, object]:
     """The machine and the versions, for a table's head and for JSON."""

@@ -66,7 +66,7 @@ def run(subject: Subject, prompt: Sequence[int], count: int) -> Times:
     subject.fill(prompt)
     for chunk in itertools.islice(subject.engine.decode(GREEDY), count):
         ids += chunk.tokens
-        moments.append(subject.clock.now())
+        moments.append(subject.clock.on_host())
     return tuple(ids), [(b - a) * 1e3 for a, b in itertools.pairwise(moments)]
 
 

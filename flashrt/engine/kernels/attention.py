@@ -6,8 +6,9 @@ split of the keys gives a partial result; these are added in a fixed order and g
 the splits are the same for every length: FINE keys apart at first, so that a short context keeps
 many programs busy, and further apart behind, so that a long one has few partial results. Rows times
 query heads of one key head are packed into tiles of PACK, so K and V are read once for up to PACK
-of them. A row sees a key or does not by its own length alone; what it does not see adds exact
-zeros.
+of them. The last splits, which are the longest, are begun first, so that none of them is still at
+work when all others are done. A row sees a key or does not by its own length alone; what it does
+not see adds exact zeros.
 """
 
 import torch
@@ -27,8 +28,8 @@ PACK = 16
 KEYS = 64
 """Keys of one step inside a split."""
 
-STAGES, NARROW_STAGES = 2, 3
-"""Steps under way; of K and V of 8 bits, which take less room and more work."""
+STAGES, NARROW_STAGES, WARPS = 2, 3, 4
+"""Steps under way; of K and V of 8 bits, which take less room and more work; and warps."""
 
 GATHER = 64
 """Partial results that are added at once, in a fixed order."""
@@ -115,18 +116,21 @@ def _one_split(
     H: tl.constexpr, HKV: tl.constexpr, D: tl.constexpr,
     KEYS: tl.constexpr, PACK: tl.constexpr, STAGES: tl.constexpr, EXACT: tl.constexpr,
 ):  # fmt: skip
-    """PACK (row, head) pairs of one key head against one split."""
+    """PACK (row, head) pairs of one key head against one split; the last split comes first."""
     follow()
     GROUP: tl.constexpr = H // HKV
     packed = tl.program_id(0) * PACK + tl.arange(0, PACK)
-    split, hk = tl.program_id(1), tl.program_id(2)
+    hk = tl.program_id(1)
     m = packed // GROUP
     live = m < rows
     head = m * H + hk * GROUP + packed % GROUP
     pos = tl.load(AT)
+    end = tl.minimum(pos + tl.load(AT + 2), length)
+    last = tl.minimum(_split_of(tl.maximum(end - 1, 0)), splits - 1)
+    split = last - tl.program_id(2)
     start = _border(split)
-    stop = tl.minimum(_border(split + 1), tl.minimum(pos + tl.load(AT + 2), length))
-    if start < stop:
+    stop = tl.minimum(_border(split + 1), end)
+    if (split >= 0) & (start < stop):
         d, n = tl.arange(0, D), tl.arange(0, KEYS)
         q = tl.load(Q + head[:, None] * D + d[None, :], mask=live[:, None], other=0.0)
         top = tl.full([PACK], _LOWEST, tl.float32)
@@ -227,10 +231,10 @@ def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | Non
     partial = floats.new_empty(count * heads, splits, d)
     top, total = floats.new_empty(2, count * heads, splits)
     packs = triton.cdiv(count * (heads // kv_heads), PACK)
-    _one_split[(packs, splits, kv_heads)](
+    _one_split[(packs, kv_heads, splits)](
         q, kv, at, partial, top, total, count, length, splits,
         H=heads, HKV=kv_heads, D=d, KEYS=16 if exact else KEYS, PACK=PACK,
-        STAGES=1 if exact else stages, EXACT=exact, num_warps=4, **FOLLOWING,
+        STAGES=1 if exact else stages, EXACT=exact, num_warps=WARPS, **FOLLOWING,
     )  # fmt: skip
     y = torch.empty_like(q) if rows is not None else floats.new_empty(q.shape)
     columns = min(d, 64)

@@ -36,6 +36,7 @@ class KernelModel(Model):
 
     rows_product = staticmethod(rows_linear)
     head_product = staticmethod(head_linear)
+    runs_ahead = True
 
     def __init__(self, config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> None:
         """Captures a graph for each size of a pass and each bound of keys.
@@ -59,6 +60,11 @@ class KernelModel(Model):
         size = next(size for size in ROWS if len(ids) <= size)
         self._rows_step.place(ids, position, anchor)
         self._row_graphs[size, self._bound(position + len(ids))].replay()
+
+    def row_ahead(self, id_: Tensor, position: int, anchor: int) -> None:
+        """Process one row whose id [1] the device holds. Nothing is waited for."""
+        self._rows_step.place_ahead(id_, position, anchor)
+        self._row_graphs[1, self._bound(position + 1)].replay()
 
     def block(self, ids: Sequence[int], position: int) -> Tensor:
         """Process all rows at `position`, in passes of a size that is quick; -> [T, h]."""

@@ -57,6 +57,11 @@ class RowsStep:
         """Say what the next run processes."""
         self.words.send((position, anchor, len(ids), *ids))
 
+    def place_ahead(self, id_: Tensor, position: int, anchor: int) -> None:
+        """The same for one row with the id [1] int64 that the device holds."""
+        self.words.send((position, anchor, 1))
+        self.ids[:1].copy_(id_)
+
     def run(self, count: int, keys: int) -> Tensor:
         """Process `count` rows that see at most `keys` keys; -> final hidden rows [count, h].
 

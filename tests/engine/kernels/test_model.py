@@ -53,6 +53,24 @@ def test_graphs_and_separate_launches_leave_the_same_state(kind: str, size: int)
 
 @torch.inference_mode()
 @KINDS
+def test_a_row_whose_id_the_device_holds_is_the_row_of_that_id(kind: str):
+    """Each begun behind the one before it with no look by the host, against ids that are sent."""
+    one, other = (build(KernelModel, config=SHAPES[kind]) for _ in range(2))
+    for model in (one, other):
+        model.rows(IDS[:4], 0, 0)
+    chosen = []
+    for at in range(4, CHUNK):
+        chosen.append(one.logits(at).argmax(-1, keepdim=True))
+        one.row_ahead(chosen[-1], at, 0)
+    for at, id_ in enumerate(chosen, 4):
+        other.rows([int(id_)], at, 0)
+
+    for name in ("kv", "values", "keys", "decays", "hidden", "raw"):
+        assert torch.equal(getattr(one.buffers, name), getattr(other.buffers, name)), name
+
+
+@torch.inference_mode()
+@KINDS
 def test_rows_behind_a_block_equal_the_torch_model(kind: str):
     """A prompt goes the torch way in both; then rows, in float32, a fold among them."""
     ours, theirs = (build(one, torch.float32, SHAPES[kind]) for one in (KernelModel, Model))
