@@ -14,7 +14,6 @@ from typing import Any
 
 from flashrt.bench.engine.options import NUMBER_FORMATS
 from flashrt.engine.config import ModelConfig
-from flashrt.engine.shapes import SHAPES
 
 
 def parser() -> argparse.ArgumentParser:
@@ -27,7 +26,7 @@ def parser() -> argparse.ArgumentParser:
     parser.add_argument("--shape", default="27b", choices=("27b", "35b-a3b", "tiny", "tiny-moe"))
     parser.add_argument("--format", dest="number_format", choices=NUMBER_FORMATS,
                         help="form of the matrices, as releases have it; the head stays bfloat16 "
-                        "(default: all bfloat16); not for mixtures")  # fmt: skip
+                        "(default: all bfloat16)")  # fmt: skip
     parser.add_argument("--rows", type=int, nargs="+", default=[1, 4, 8], metavar="N",
                         help="rows of a step, 1 to 64 (default: 1 4 8)")  # fmt: skip
     parser.add_argument("--context", type=int, nargs="+", default=[512, 32768], metavar="N",
@@ -41,9 +40,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser().parse_args(arguments)
     if not all(0 < rows <= 64 for rows in options.rows) or min(options.context) < 1:
         print("--rows takes 1 to 64, --context at least 1", file=sys.stderr)
-        return 2
-    if options.number_format and SHAPES[options.shape].moe:
-        print("--format: packed mixtures have no kernels; they run by torch", file=sys.stderr)
         return 2
     try:
         from flashrt.engine.kernels.trial import report

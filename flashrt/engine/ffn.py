@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from flashrt.engine import ops
-from flashrt.engine.matrix import Matrix
+from flashrt.engine.matrix import Matrix, sole_part
 from flashrt.engine.passes import Pass
 from flashrt.engine.weights import FfnWeights, MlpWeights, MoeWeights
 
@@ -23,15 +23,14 @@ def feed_forward(x: Tensor, weights: FfnWeights, go: Pass) -> Tensor:
 
 
 def matrices(weights: FfnWeights) -> Iterator[tuple[str, Matrix]]:
-    """What rows are multiplied with, by name; of experts of one shape and dtype, the first."""
+    """What rows are multiplied with, by name; of experts in one form, the first."""
     if isinstance(weights, MlpWeights):
         yield "gate and up projection", weights.gate_up
         yield "down projection", weights.down
         return
     yield "router", weights.router
     for name, experts in (("gate and up", weights.gate_up), ("down", weights.down)):
-        # Packed ones may differ from each other.
-        for expert in range(1 if isinstance(experts, Tensor) else len(experts)):
+        for expert in range(1 if sole_part(experts) is not None else len(experts)):
             yield f"experts' {name} projection", experts[expert]
     yield from matrices(weights.shared)
 

@@ -48,6 +48,8 @@ class FormSpec:
     """int4: as the checkpoint stores it, so that nothing is rounded."""
     wide: bool = True
     """int4: whether it may lie wide."""
+    period: int = BLOCK
+    """FP8 blocks: as in `Fp8Blocks`."""
 
     def lies_wide(self, k: int) -> bool:
         """int4 of K columns: whether it does."""
@@ -57,7 +59,7 @@ class FormSpec:
     @property
     def aligned_rows(self) -> int:
         """Only behind a multiple of so many rows can another part follow in the same tensors."""
-        return BLOCK if self.kind == FP8_BLOCKS else 1
+        return self.period if self.kind == FP8_BLOCKS else 1
 
 
 @attrs.frozen(eq=False)
@@ -67,15 +69,20 @@ class Fp8Blocks:
     weight: Tensor
     """[N, K] float8_e4m3fn."""
     scale: Tensor
-    """[ceil((first + N) / BLOCK), ceil(K / BLOCK)] float32."""
+    """[blocks of the first + N rows, ceil(K / BLOCK)] float32."""
     first: int = 0
-    """Rows of the first block that lie before this part."""
+    """Rows of the first period that lie before this part."""
+    period: int = BLOCK
+    """After so many rows blocks begin anew: the rows of each of several matrices of one size."""
 
     @classmethod
     def empty(cls, spec: FormSpec, n: int, k: int, device: torch.device) -> "Fp8Blocks":
         """Uninitialised."""
         weight = torch.empty(n, k, dtype=torch.float8_e4m3fn, device=device)
-        return cls(weight, torch.empty(-(-n // BLOCK), -(-k // BLOCK), device=device))
+        whole, rest = divmod(n, spec.period)
+        blocks = whole * -(-spec.period // BLOCK) + -(-rest // BLOCK)
+        scale = torch.empty(blocks, -(-k // BLOCK), device=device)
+        return cls(weight, scale, period=spec.period)
 
     @property
     def columns(self) -> int:
@@ -84,15 +91,22 @@ class Fp8Blocks:
 
     def cut(self, start: int, stop: int) -> "Fp8Blocks":
         """Rows [start, stop), as views."""
-        lo, hi = self.first + start, self.first + stop
-        scale = self.scale[lo // BLOCK : -(-hi // BLOCK)]
-        return Fp8Blocks(self.weight[start:stop], scale, lo % BLOCK)
+        lo, hi, period = self.first + start, self.first + stop, self.period
+        blocks = -(-period // BLOCK)
+        scale = self.scale[lo // period * blocks : -(-hi // period) * blocks]
+        return Fp8Blocks(self.weight[start:stop], scale, lo % period, period)
+
+    def check_one(self) -> None:
+        """Raises ValueError where blocks begin anew inside: a product takes no such for one."""
+        if self.period % BLOCK and self.first + len(self.weight) > self.period:
+            raise ValueError(f"blocks begin anew each {self.period} rows: no one matrix")
 
     def dense(self, dtype: torch.dtype) -> Tensor:
         """[N, K] of `dtype`, by way of float32."""
         n, k = self.weight.shape
-        rows = (torch.arange(n, device=self.weight.device) + self.first) // BLOCK
-        scale = self.scale[rows].repeat_interleave(BLOCK, dim=1)[:, :k]
+        rows, period = torch.arange(n, device=self.weight.device) + self.first, self.period
+        blocks = rows // period * -(-period // BLOCK) + rows % period // BLOCK
+        scale = self.scale[blocks].repeat_interleave(BLOCK, dim=1)[:, :k]
         return self.weight.float().mul_(scale).to(dtype)
 
 

@@ -11,7 +11,7 @@ import attrs
 import torch
 from torch import Tensor
 
-from flashrt.engine.forms import BLOCK, DENSE_PEAK, Form, tensors
+from flashrt.engine.forms import BLOCK, DENSE_PEAK, Form, Fp8Blocks, tensors
 
 SLICE_NUMBERS = 1 << 22
 """Numbers of a packed matrix that are made dense at a time, so that a product never holds more
@@ -97,9 +97,25 @@ class Experts:
         return self.stack.cut(expert * self.rows, (expert + 1) * self.rows)
 
 
+def sole_part(matrix: Matrix | Experts) -> Part | None:
+    """What all rows lie in; None: there are several."""
+    if isinstance(matrix, Tensor):
+        return matrix
+    parts = (matrix.stack if isinstance(matrix, Experts) else matrix).parts
+    return parts[0] if len(parts) == 1 else None
+
+
 def rows_of(part: Part) -> int:
     """How many."""
     return len(part) if isinstance(part, Tensor) else len(part.weight)
+
+
+def apart(part: Part) -> Sequence[Part]:
+    """Cut where blocks of scales begin anew, as a product reads them."""
+    if not isinstance(part, Fp8Blocks) or part.period % BLOCK == 0:
+        return [part]
+    ends = range(part.period - part.first, rows_of(part), part.period)
+    return [part.cut(*pair) for pair in itertools.pairwise((0, *ends, rows_of(part)))]
 
 
 def tensors_of(part: Part) -> Sequence[Tensor]:

@@ -19,7 +19,7 @@ from flashrt.engine.kernels import head_copy_bytes
 from flashrt.engine.kvcache import FP8, has_fp8
 from flashrt.engine.linear import GROUP
 from flashrt.engine.placement import Placement, free_bytes
-from flashrt.engine.tensor_plan import HEAD, Layout, allocate_all
+from flashrt.engine.tensor_plan import Layout, allocate_all
 from flashrt.errors import CannotServe
 
 META = torch.device("meta")
@@ -92,10 +92,8 @@ class Needs:
 
     @weights.default
     def _weights(self) -> int:
-        stored = allocate_all(self.config, META, self.placement.dtype, self.layout).nbytes
-        packed = bool(self.layout.quantized)
-        device, packed_head = self.placement.device, HEAD in self.layout.quantized
-        return stored + head_copy_bytes(self.config, device, packed=packed, packed_head=packed_head)
+        made = allocate_all(self.config, META, self.placement.dtype, self.layout)
+        return made.nbytes + head_copy_bytes(self.config, made.weights, self.placement.device)
 
     def of(self, max_seq: int, free: int, *, auto: bool = False) -> Memory:
         """Of one window."""

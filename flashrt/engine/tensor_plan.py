@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from flashrt.engine.config import FULL, LINEAR, ModelConfig, MoeConfig
-from flashrt.engine.forms import Form, FormSpec, empty, tensors
+from flashrt.engine.forms import BLOCK, Form, FormSpec, empty, tensors
 from flashrt.engine.headers import MTP_PREFIX
 from flashrt.engine.matrix import Experts, Matrix, Packed, Part
 from flashrt.engine.repack import spec_of
@@ -126,12 +126,19 @@ class _Place:
         self.slots.update(zip(parts, torch.split(whole, list(parts.values())), strict=True))
         return whole
 
-    def matrix(self, parts: Mapping[str, int], width: int, *, wide: bool = True) -> Matrix:
-        """The same, of what may be quantized, each part by itself. `wide`: see `FormSpec`."""
+    def matrix(
+        self, parts: Mapping[str, int], width: int, *, even: bool = False, wide: bool = True
+    ) -> Matrix:
+        """The same, of what may be quantized, each part by itself. `even`: they are of one size,
+        so blocks of scales may begin anew in each, and one form holds them all. `wide`: see
+        `FormSpec`."""
         if not self.layout.quantized.keys() & parts.keys():
             return self.fused(parts, width)
+        specs = self._specs(parts, width, wide=wide)
+        if even and (rows := next(iter(parts.values()))) % BLOCK:
+            specs = {name: spec and attrs.evolve(spec, period=rows) for name, spec in specs.items()}
         made: list[Part] = []
-        for spec, names in _runs(parts, self._specs(parts, width, wide=wide)):
+        for spec, names in _runs(parts, specs):
             of_run = {name: parts[name] for name in names}
             made.append(self._form(spec, of_run, width) if spec else self.fused(of_run, width))
         return Packed(tuple(made), self.dtype)
@@ -198,10 +205,11 @@ def _mtp(place: _Place) -> MtpWeights:
     )
 
 
-def _mlp(place: _Place, at: str, inner: int) -> MlpWeights:
+def _mlp(place: _Place, at: str, inner: int, *, expert: bool = False) -> MlpWeights:
     h = place.config.hidden_size
     rows = {at + "gate_proj.weight": inner, at + "up_proj.weight": inner}
-    return MlpWeights(place.matrix(rows, h), place.matrix({at + "down_proj.weight": h}, inner))
+    gate_up = place.matrix(rows, h, even=expert)
+    return MlpWeights(gate_up, place.matrix({at + "down_proj.weight": h}, inner, even=expert))
 
 
 def _moe(place: _Place, moe: MoeConfig, layer: str) -> MoeWeights:
@@ -212,7 +220,7 @@ def _moe(place: _Place, moe: MoeConfig, layer: str) -> MoeWeights:
         router=place.fused(rows, h, torch.float32),
         gate_up=gate_up,
         down=down,
-        shared=_mlp(place, at + "shared_expert.", moe.shared_intermediate_size),
+        shared=_mlp(place, at + "shared_expert.", moe.shared_intermediate_size, expert=True),
         experts_per_row=moe.experts_per_row,
     )
 
@@ -244,7 +252,7 @@ def _experts(
 def _stack(place: _Place, rows: Mapping[str, int], width: int, experts: int) -> Tensor | Experts:
     """Of experts some of which are quantized; those of the other projection may be plain."""
     count = sum(rows.values()) // experts
-    stack = place.matrix(rows, width, wide=False)
+    stack = place.matrix(rows, width, even=True, wide=False)
     if isinstance(stack, Tensor):
         return stack.view(experts, count, width)
     return Experts(stack, count)

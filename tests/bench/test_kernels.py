@@ -7,9 +7,13 @@ from flashrt.bench.kernels import main
 
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="says what happens without a device")
-def test_without_a_device_it_says_so(capsys: pytest.CaptureFixture[str]):
+@pytest.mark.parametrize("form", [[], ["--format", "int4"]], ids=str)
+@pytest.mark.parametrize("shape", ["tiny", "tiny-moe"])
+def test_without_a_device_it_says_so(
+    shape: str, form: list[str], capsys: pytest.CaptureFixture[str]
+):
     """No traceback: what is missing, and exit code 2."""
-    assert main(["--shape", "tiny"]) == 2
+    assert main(["--shape", shape, *form]) == 2
     assert "GPU" in (said := capsys.readouterr().err) or "Triton" in said
 
 
@@ -29,9 +33,3 @@ def test_help_says_what_it_measures(capsys: pytest.CaptureFixture[str]):
     said = capsys.readouterr().out
     assert "random weights" in said
     assert "GPU" in said
-
-
-def test_packed_mixtures_are_refused(capsys: pytest.CaptureFixture[str]):
-    """They have no kernels to time."""
-    assert main(["--shape", "tiny-moe", "--format", "int4"]) == 2
-    assert "--format" in capsys.readouterr().err

@@ -84,6 +84,35 @@ def test_cut_rows_mean_what_they_meant(kind):
         assert torch.equal(again.dense(torch.float32), whole[stop - len(again.weight) : stop])
 
 
+@pytest.mark.parametrize("period", [64, 160, 200])
+def test_blocks_begin_anew_in_each_of_several_matrices(period):
+    """As if each lay by itself, wherever rows are cut; an empty form has room for just that."""
+    matrices = [Fp8Blocks(e4m3(period, K), scales(-(-period // 128), 3)) for _ in range(4)]
+    weight, scale = (
+        torch.cat([getattr(m, name) for m in matrices]) for name in ("weight", "scale")
+    )
+    form, meant = (
+        Fp8Blocks(weight, scale, period=period),
+        [m.dense(torch.float32) for m in matrices],
+    )
+    assert torch.equal(form.dense(torch.float32), torch.cat(meant))
+    for start, stop in (
+        (period, 2 * period),
+        (1, period + 1),
+        (130, 4 * period),
+        (0, 2),
+        (199, 256),
+    ):
+        part = form.cut(start, stop)
+        assert torch.equal(part.dense(torch.float32), torch.cat(meant)[start:stop])
+        again = part.cut(1, stop - start)
+        assert torch.equal(again.dense(torch.float32), torch.cat(meant)[start + 1 : stop])
+    for n in (4 * period, 3 * period + 1):
+        made = forms.empty(FormSpec("fp8 128x128", period=period), n, K, torch.device("cpu"))
+        assert made.dense(torch.float32).shape == (n, K)
+        assert made.scale.shape[0] == 3 * -(-period // 128) + -(-(n - 3 * period) // 128)
+
+
 @pytest.mark.parametrize("kind", FORMS)
 def test_an_empty_form_has_the_tensors_of_a_full_one(kind):
     """Of the shapes and dtypes that their docstrings name, and no more memory."""

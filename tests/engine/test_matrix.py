@@ -7,6 +7,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 from flashrt.engine import matrix
+from flashrt.engine.forms import Fp8Blocks
 from flashrt.engine.matrix import Experts, Packed, cut, dense, dense_slices
 from tests.engine.test_forms import FORMS, K, N
 
@@ -48,6 +49,21 @@ def test_cut_rows_are_those_rows(start, count, slack):
     again = cut(part, inner, stop - start)
     assert torch.equal(dense(again, 0, len(again), torch.float32), whole()[start + inner : stop])
     assert torch.equal(cut(whole(), start, stop), whole()[start:stop])
+
+
+@pytest.mark.parametrize("period", [64, 160])
+def test_forms_are_cut_apart_where_blocks_begin_anew(period):
+    """Each piece lies in one matrix, and together they are all rows; other forms stay whole."""
+    blocks = FORMS["fp8 128x128"]
+    scale = torch.rand(4 * -(-period // 128), blocks.scale.shape[1])
+    form = Fp8Blocks(blocks.weight, scale, first=30, period=period)
+    pieces = matrix.apart(form)
+    assert all(piece.first + len(piece.weight) <= period for piece in pieces)
+    assert len(pieces) == -(-(30 + N) // period)
+    whole = torch.cat([piece.dense(torch.float32) for piece in pieces])
+    assert torch.equal(whole, form.dense(torch.float32))
+    for part in PARTS:
+        assert list(matrix.apart(part)) == [part]
 
 
 @pytest.mark.parametrize("numbers", [1, K * 3, K * 128, K * 200, 1 << 22])

@@ -209,6 +209,12 @@ def test_neighbours_of_one_form_lie_in_one_part(copied):
     experts = load(folder).weights.layers[0].mlp.gate_up
     assert isinstance(experts, Experts)
     assert [type(part) for part in experts.stack.parts] == [Nvfp4]
+    # Of experts blocks begin anew in each matrix, so they lie together whatever their size.
+    folder, tensors = copied(True)
+    rewritten(folder, everywhere(tensors, "fp8 blocks"))
+    moe = load(folder).weights.layers[0].mlp
+    for matrix in (moe.gate_up.stack, moe.down.stack, moe.shared.gate_up):
+        assert [type(part) for part in matrix.parts] == [Fp8Blocks]
 
 
 def test_experts_are_packed_one_by_one(copied):

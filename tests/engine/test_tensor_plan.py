@@ -2,13 +2,18 @@
 
 import itertools
 from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
+import attrs
 import pytest
 import torch
 
+from flashrt.engine import forms
 from flashrt.engine.config import ModelConfig, parse_config
-from flashrt.engine.tensor_plan import Layout, allocate, layout_of
+from flashrt.engine.forms import FP8_BLOCKS, FP8_ROWS, INT4, NVFP4, FormSpec
+from flashrt.engine.matrix import sole_part
+from flashrt.engine.tensor_plan import Layout, allocate, allocate_all, layout_of
 
 DENSE_27B = {
     "model_type": "qwen3_5_text",
@@ -112,6 +117,61 @@ def test_the_views_cover_the_weights_without_overlap(split):
     ranges.sort()
     assert all(end <= start for (_, end), (start, _) in itertools.pairwise(ranges))
     assert sum(end - start for start, end in ranges) == sum(memory.values())
+
+
+SPECS = (FormSpec(FP8_BLOCKS), FormSpec(FP8_ROWS), FormSpec(NVFP4), FormSpec(INT4, 16))
+
+
+def packed_experts(specs: Sequence[FormSpec]) -> Layout:
+    """Those of layer 0 in these forms, in turn; and its shared expert in the first."""
+    at = "model.layers.0.mlp."
+    routed = [f"{at}experts.{e}.{part}_proj.weight" for e in range(5) for part in PARTS]
+    shared = {f"{at}shared_expert.{part}_proj.weight": specs[0] for part in PARTS}
+    return Layout(quantized={**dict(zip(routed, itertools.cycle(specs))), **shared})
+
+
+PARTS = ("gate", "up", "down")
+
+
+@pytest.mark.parametrize("inner", [48, 128, 160])
+@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.kind)
+def test_experts_of_one_form_lie_in_one_stack(spec, inner):
+    """Gate and up of each after the other, whether or not a block of scales ends with a matrix;
+    each fills its rows of it, and nothing is allocated twice."""
+    moe = attrs.evolve(small().moe, intermediate_size=inner, shared_intermediate_size=inner)
+    config = attrs.evolve(small(), hidden_size=48, moe=moe)
+    made = allocate_all(config, "cpu", torch.bfloat16, packed_experts([spec]))
+    ffn = made.weights.layers[0].mlp
+    for matrix, rows in ((ffn.gate_up, 5 * 2 * inner), (ffn.down, 5 * 48),
+                         (ffn.shared.gate_up, 2 * inner), (ffn.shared.down, 48)):  # fmt: skip
+        part = sole_part(matrix)
+        assert len(part.weight) == rows
+        for tensor in forms.tensors(part):
+            tensor.view(torch.uint8).zero_()
+    for e, part in itertools.product(range(5), ("gate", "up")):
+        form = made.forms[f"model.layers.0.mlp.experts.{e}.{part}_proj.weight"]
+        for tensor in forms.tensors(form):
+            tensor.view(torch.uint8).fill_(1)
+        start = (2 * e + (part == "up")) * inner
+        whole = sole_part(ffn.gate_up)
+        assert (whole.weight.view(torch.uint8)[start : start + inner] == 1).all()
+        assert not whole.weight.view(torch.uint8)[start + inner :].any()
+        filled = sum((t.view(torch.uint8) == 1).sum() for t in forms.tensors(whole))
+        assert filled == (2 * e + 1 + (part == "up")) * sum(t.nbytes for t in forms.tensors(form))
+    parts = {id(sole_part(m)): sole_part(m) for m in (ffn.gate_up, ffn.down)}
+    held = sum(t.untyped_storage().nbytes() for p in parts.values() for t in forms.tensors(p))
+    assert held == ffn.gate_up.nbytes + ffn.down.nbytes
+
+
+def test_experts_of_several_forms_lie_in_several():
+    """In the order of the experts, neighbours of one form together."""
+    layout = packed_experts(SPECS)
+    made = allocate_all(attrs.evolve(small(), hidden_size=48), "meta", torch.bfloat16, layout)
+    gate_up = made.weights.layers[0].mlp.gate_up
+    assert sole_part(gate_up) is None
+    kinds = [type(part).__name__ for part in gate_up.stack.parts]
+    assert kinds == ["Fp8Blocks", "Fp8Rows", "Int4", "Fp8Blocks", "Nvfp4", "Int4", "Fp8Rows",
+                     "Nvfp4", "Fp8Blocks", "Fp8Rows"]  # fmt: skip
 
 
 def test_the_layout_is_read_from_the_names():

@@ -4,6 +4,7 @@ from tests.faults.fault import Fault
 
 FORMS = ("tests/engine/test_forms.py",)
 MATRIX = ("tests/engine/test_matrix.py",)
+PLAN = ("tests/engine/test_tensor_plan.py",)
 LINEAR = ("tests/engine/test_linear.py",)
 SPELLINGS = ("tests/engine/test_spellings.py",)
 REPACK = ("tests/engine/test_repack.py",)
@@ -25,10 +26,18 @@ FAULTS = (
     Fault(
         "blocks of scales that begin anew in a cut",
         "flashrt/engine/forms.py",
-        "return Fp8Blocks(self.weight[start:stop], scale, lo % BLOCK)",
-        "return Fp8Blocks(self.weight[start:stop], scale)",
+        "return Fp8Blocks(self.weight[start:stop], scale, lo % period, period)",
+        "return Fp8Blocks(self.weight[start:stop], scale, period=period)",
         FORMS,
         "the MTP layer's keys would be scaled as its queries",
+    ),
+    Fault(
+        "experts that share blocks of scales with the next",
+        "flashrt/engine/tensor_plan.py",
+        "spec and attrs.evolve(spec, period=rows)",
+        "spec",
+        PLAN,
+        "experts of an odd size would lie apart, and so the model would run by torch",
     ),
     Fault(
         "zeros without their sign",

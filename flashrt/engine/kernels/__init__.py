@@ -17,8 +17,9 @@ import torch
 
 from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import ModelConfig
+from flashrt.engine.matrix import sole_part
 from flashrt.engine.model import Model
-from flashrt.engine.weights import ModelWeights
+from flashrt.engine.weights import ModelWeights, MoeWeights
 
 if TYPE_CHECKING:
     from flashrt.engine.mtp import MtpLayer, MtpRows
@@ -29,7 +30,7 @@ def model_for(config: ModelConfig, weights: ModelWeights, buffers: Buffers) -> M
 
     The buffers must be fresh; they are zeros afterwards.
     """
-    runs = usable(weights.embed.device) and knows(config, packed=weights.packed)
+    runs = usable(weights.embed.device) and knows(config) and reads(weights)
     # Packed weights meet rows of bfloat16 only.
     if not runs or (weights.packed and weights.embed.dtype != torch.bfloat16):
         return Model(config, weights, buffers)
@@ -54,22 +55,32 @@ def usable(device: torch.device) -> bool:
     return device.type == "cuda" and importlib.util.find_spec("triton") is not None
 
 
-def knows(config: ModelConfig, *, packed: bool = False) -> bool:
-    """Whether there are kernels for every part of this shape: heads of 16, 32, 64, ...
-    `packed`: some matrices are in a quantized form; there are none for mixtures with such."""
+def knows(config: ModelConfig) -> bool:
+    """Whether there are kernels for every part of this shape: heads of 16, 32, 64, ..."""
     sides = (config.head_dim, config.linear_key_dim, config.linear_value_dim)
     fit = all(side >= 16 and side & (side - 1) == 0 for side in sides)
     # With fewer value columns, Triton 3.6 makes wrong code of the products with long keys.
     wide = config.linear_value_dim >= min(64, config.linear_key_dim)
-    return fit and wide and not (packed and config.moe)
+    return fit and wide
 
 
-def head_copy_bytes(
-    config: ModelConfig, device: torch.device, *, packed: bool = False, packed_head: bool = False
-) -> int:
-    """What the head of drafts takes on `device`, here or elsewhere; see `drafthead`."""
-    copied = knows(config, packed=packed) and config.mtp_layers and not packed_head
-    if device.type != "cuda" or not copied:
+def reads(weights: ModelWeights) -> bool:
+    """Whether there are kernels for the forms that these matrices are in: of a mixture, one for
+    all routed experts of a layer, and one for the shared expert, in either of its two products."""
+    layers = [*weights.layers, *([weights.mtp.layer] if weights.mtp else [])]
+    mixtures = [layer.mlp for layer in layers if isinstance(layer.mlp, MoeWeights)]
+    return all(
+        sole_part(matrix) is not None
+        for one in mixtures
+        for matrix in (one.gate_up, one.down, one.shared.gate_up, one.shared.down)
+    )
+
+
+def head_copy_bytes(config: ModelConfig, weights: ModelWeights, device: torch.device) -> int:
+    """What the head of drafts takes on `device`, here or elsewhere; see `drafthead`. Of `weights`
+    only their forms count."""
+    runs = device.type == "cuda" and knows(config) and reads(weights)
+    if not (runs and config.mtp_layers and isinstance(weights.lm_head, torch.Tensor)):
         return 0
     return config.vocab_size * (config.hidden_size + torch.float32.itemsize)
 

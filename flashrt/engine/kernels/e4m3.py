@@ -203,8 +203,10 @@ class _Read:
 
     @classmethod
     def of(cls, form: Taken) -> "_Read":
+        """Raises ValueError where blocks of scales begin anew inside."""
         match form:
             case Fp8Blocks():
+                form.check_one()
                 step = form.scale.stride(0)
                 return cls(FP8_BLOCKS.value, form.weight, form.scale, step, form.first)
             case Fp8Rows():

@@ -3,7 +3,8 @@
 Reference: `flashrt.engine.ffn`. Experts are the left operand of the matrix unit and the rows that
 chose them its columns, as in `linear`: a fixed number at a time, dead ones zero. A program reads
 one tile of one expert for such a group of rows, so weights are read once for all rows of a group,
-and a row's bits do not depend on who is in its group.
+and a row's bits do not depend on who is in its group. Plain or packed, they are read as
+`expertweights` says.
 """
 
 import attrs
@@ -12,12 +13,15 @@ import triton
 import triton.language as tl
 from torch import Tensor
 
+from flashrt.engine import forms
 from flashrt.engine.kernels.chain import FOLLOWING, let_follow, wait
+from flashrt.engine.kernels.expertweights import Stack, check_rows, expert_sums, reading
 from flashrt.engine.kernels.norm import HalfNorm
 from flashrt.engine.kernels.plain import COLUMNS, ROWS_MAX, divided, gated
 from flashrt.engine.kernels.routing import Routing, choose, score_block, score_rows, sort
-from flashrt.engine.kernels.tiles import Tile, expert_tile
 from flashrt.engine.weights import MoeWeights
+
+BLOCK = tl.constexpr(forms.BLOCK)
 
 BLOCK_COLUMNS = 64
 """Rows of one group in a block, whatever its size."""
@@ -85,36 +89,13 @@ def _group(
     return expert, pairs
 
 
-@triton.jit
-def _product(
-    weights, columns, live, K, TILE: tl.constexpr, COLUMNS: tl.constexpr, DEPTH: tl.constexpr,
-    STAGES: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr, ONCE: tl.constexpr,
-):  # fmt: skip
-    """Sums over k of weights[:, k] * columns[k, :], both given by the places of their first k."""
-    k = tl.arange(0, DEPTH)
-    total = tl.zeros([TILE, COLUMNS], tl.float32)
-    for at in tl.range(0, K, DEPTH, num_stages=STAGES):
-        if EVEN:
-            if ONCE:
-                w = tl.load(weights + at, eviction_policy="evict_first")
-            else:
-                w = tl.load(weights + at)
-            x = tl.load(columns + at, mask=live[None, :], other=0.0)
-        else:
-            inside = k + at < K
-            w = tl.load(weights + at, mask=inside[None, :], other=0.0)
-            x = tl.load(columns + at, mask=live[None, :] & inside[:, None], other=0.0)
-        total = tl.dot(w, x, total, input_precision=PRECISION)
-    return total
-
-
 @triton.jit(do_not_specialize=["rows"])
 def _gate_up(
-    X, WEIGHTS, SHARED, GATED, SQUARES, CHOSEN, PAIRS, FIRST, rows, K, INNER, SHARED_INNER, WIDTH,
+    X, OWN, SHARED, GATED, SQUARES, CHOSEN, PAIRS, FIRST, rows, K, INNER, SHARED_INNER, WIDTH,
     eps, SORTED: tl.constexpr, EXPERTS: tl.constexpr, SLOTS: tl.constexpr, COLUMNS: tl.constexpr,
     PADDED: tl.constexpr, PADDED_SLOTS: tl.constexpr, BLOCKS: tl.constexpr,
-    PADDED_BLOCKS: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
-    EVEN: tl.constexpr, PRECISION: tl.constexpr, ONCE: tl.constexpr,
+    PADDED_BLOCKS: tl.constexpr, READ: tl.constexpr, SHARED_READ: tl.constexpr,
+    ALIKE: tl.constexpr, TILE: tl.constexpr, PRECISION: tl.constexpr, ONCE: tl.constexpr,
 ):  # fmt: skip
     """GATED[pair, n] = silu(gate) * up of one expert; the tile's first half are gates."""
     wait()
@@ -129,13 +110,11 @@ def _gate_up(
         row = tl.where(live, pairs // SLOTS, rows)
         i = tl.arange(0, TILE)
         n = tl.minimum(first + i % HALF, inner - 1) + tl.where(i < HALF, 0, inner)
-        k = tl.arange(0, DEPTH)
-        own = WEIGHTS + expert.to(tl.int64) * 2 * INNER * K
-        own = tl.where(expert == EXPERTS, SHARED, own)
-        total = _product(
-            own + n[:, None].to(tl.int64) * K + k[None, :],
-            X + row[None, :].to(tl.int64) * K + k[:, None],
-            live, K, TILE, COLUMNS, DEPTH, STAGES, EVEN, PRECISION, ONCE,
+        # Ups have blocks of their own.
+        skipped = tl.where(i < HALF, 0, tl.cdiv(inner, BLOCK) * BLOCK - inner)
+        total = expert_sums(
+            OWN, SHARED, expert, INNER, n, skipped, X + row.to(tl.int64) * K, live, K, K, EXPERTS,
+            2, READ, SHARED_READ, ALIKE, TILE, COLUMNS, PRECISION, ONCE,
         )  # fmt: skip
         let_follow()
         total = divided(total, SQUARES, row, rows, K, eps, BLOCKS, PADDED_BLOCKS)
@@ -148,11 +127,11 @@ def _gate_up(
 
 @triton.jit(do_not_specialize=["rows"])
 def _down(
-    GATED, WEIGHTS, SHARED, PARTS, SHARES, CHOSEN, PAIRS, FIRST, rows, N, INNER, SHARED_INNER,
+    GATED, OWN, SHARED, PARTS, SHARES, CHOSEN, PAIRS, FIRST, rows, N, INNER, SHARED_INNER,
     WIDTH, SORTED: tl.constexpr, EXPERTS: tl.constexpr, SLOTS: tl.constexpr,
-    COLUMNS: tl.constexpr, PADDED: tl.constexpr, PADDED_SLOTS: tl.constexpr, TILE: tl.constexpr,
-    DEPTH: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr, PRECISION: tl.constexpr,
-    ONCE: tl.constexpr,
+    COLUMNS: tl.constexpr, PADDED: tl.constexpr, PADDED_SLOTS: tl.constexpr,
+    READ: tl.constexpr, SHARED_READ: tl.constexpr, ALIKE: tl.constexpr, TILE: tl.constexpr,
+    PRECISION: tl.constexpr, ONCE: tl.constexpr,
 ):  # fmt: skip
     """PARTS[slot, m, n]: what one expert answers, times its share."""
     wait()
@@ -161,16 +140,11 @@ def _down(
     )
     if expert >= 0:
         live = pairs >= 0
-        inner = tl.where(expert == EXPERTS, SHARED_INNER, INNER)
         out = tl.program_id(1) * TILE + tl.arange(0, TILE)
-        n = tl.minimum(out, N - 1)
-        k = tl.arange(0, DEPTH)
-        own = WEIGHTS + expert.to(tl.int64) * N * INNER
-        own = tl.where(expert == EXPERTS, SHARED, own)
-        total = _product(
-            own + n[:, None].to(tl.int64) * inner + k[None, :],
-            GATED + tl.where(live, pairs, 0)[None, :].to(tl.int64) * WIDTH + k[:, None],
-            live, inner, TILE, COLUMNS, DEPTH, STAGES, EVEN, PRECISION, ONCE,
+        columns = GATED + tl.where(live, pairs, 0).to(tl.int64) * WIDTH
+        total = expert_sums(
+            OWN, SHARED, expert, N, tl.minimum(out, N - 1), 0, columns, live, INNER, SHARED_INNER,
+            EXPERTS, 1, READ, SHARED_READ, ALIKE, TILE, COLUMNS, PRECISION, ONCE,
         )  # fmt: skip
         let_follow()
         total *= tl.load(SHARES + pairs, mask=live, other=0.0)[None, :]
@@ -212,15 +186,6 @@ def _groups_of_block(chosen: Tensor, experts: int) -> _Groups:
     return _Groups((chosen, order.pairs, order.first), count, options)
 
 
-def _tiled(tile: Tile, *depths: int) -> dict[str, object]:
-    """Options of a launch."""
-    even = all(depth % tile.depth == 0 for depth in depths)
-    return {
-        "TILE": tile.rows, "DEPTH": tile.depth, "STAGES": tile.stages, "EVEN": even,
-        "PRECISION": "ieee", "num_warps": tile.warps, "num_stages": tile.stages, **FOLLOWING,
-    }  # fmt: skip
-
-
 def _answer(
     x: Tensor, half: HalfNorm | None, weights: MoeWeights, routing: Routing, groups: _Groups,
     parts: Tensor,
@@ -228,24 +193,25 @@ def _answer(
     """Both products of every pair; fills the living rows of parts [slots, M, h]."""
     rows, h = x.shape
     shared, block = weights.shared, bool(groups.options["SORTED"])
-    assert isinstance(weights.down, Tensor)  # `model_for` chooses torch for packed experts
-    inner, shared_inner = weights.down.shape[2], shared.down.shape[1]
+    downs, shared_down = Stack.of(weights.down, h), Stack.of(shared.down, h)
+    inner, shared_inner = downs.columns, shared_down.columns
+    ups, shared_up = Stack.of(weights.gate_up, inner), Stack.of(shared.gate_up, shared_inner)
+    check_rows(x, downs, shared_down, ups, shared_up)
     width = max(inner, shared_inner)
     middle = x.new_empty(routing.chosen.numel(), width)
     blocks = half.squares.shape[1] if half else 0
 
-    tile = expert_tile(h, x.element_size(), block=block, gated=True)
-    _gate_up[(groups.count, triton.cdiv(width, tile.rows // 2))](
-        x, weights.gate_up, shared.gate_up, middle, half.squares if half else x, *groups.tensors,
+    options = reading(ups, shared_up, x.element_size(), block=block, gated=True)
+    _gate_up[(groups.count, triton.cdiv(width, options["TILE"] // 2))](
+        x, ups.argument, shared_up.argument, middle, half.squares if half else x, *groups.tensors,
         rows, h, inner, shared_inner, width, half.eps if half else 0.0,
         BLOCKS=blocks, PADDED_BLOCKS=triton.next_power_of_2(blocks) if half else 0,
-        **groups.options, **_tiled(tile, h),
+        **groups.options, **options, **FOLLOWING,
     )  # fmt: skip
-    tile = expert_tile(inner, x.element_size(), block=block)
-    _down[(groups.count, triton.cdiv(h, tile.rows))](
-        middle, weights.down, shared.down, parts, routing.shares, *groups.tensors,
-        rows, h, inner, shared_inner, width, **groups.options,
-        **_tiled(tile, inner, shared_inner),
+    options = reading(downs, shared_down, x.element_size(), block=block, gated=False)
+    _down[(groups.count, triton.cdiv(h, options["TILE"]))](
+        middle, downs.argument, shared_down.argument, parts, routing.shares, *groups.tensors,
+        rows, h, inner, shared_inner, width, **groups.options, **options, **FOLLOWING,
     )  # fmt: skip
 
 

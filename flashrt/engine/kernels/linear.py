@@ -15,7 +15,7 @@ from flashrt.engine.kernels import e4m3, packed, plain
 from flashrt.engine.kernels.norm import silu_mul
 from flashrt.engine.kernels.plain import Rows, multiplied
 from flashrt.engine.kernels.tiles import TAIL_ROWS, Tile, tile_for
-from flashrt.engine.matrix import Experts, Matrix, Packed, Part, rows_of
+from flashrt.engine.matrix import Experts, Matrix, Packed, Part, apart, rows_of
 
 Weight = Matrix | Experts
 """What a layer may hold; read is an [N, K]."""
@@ -108,11 +108,13 @@ def tile_of(part: Part, x: Rows) -> Tile:
 
 def _matrix(weight: Weight) -> Matrix:
     if isinstance(weight, Experts):
-        raise TypeError("packed experts have no kernel; `model_for` chooses torch for them")
+        raise TypeError("experts are no one matrix: `experts` has their products")
     return weight
 
 
 def _parts(weight: Weight) -> list[Part]:
     """Below each other."""
     matrix = _matrix(weight)
-    return list(matrix.parts) if isinstance(matrix, Packed) else [matrix]
+    if isinstance(matrix, Tensor):
+        return [matrix]
+    return [one for part in matrix.parts for one in apart(part)]

@@ -54,7 +54,7 @@ SHORTEST = 64
 
 
 @triton.jit
-def _scales(
+def scales(
     SCALE, n, at, K, SCALES_K, FIRST, FORM: tl.constexpr, GROUP: tl.constexpr,
     DEPTH: tl.constexpr, UNIT: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
@@ -112,7 +112,7 @@ def _weights(
 
 
 @triton.jit
-def _step(
+def step_weights(
     weights, SCALE, ZERO, n, step, K, WORDS_K, SCALES_K, FIRST, FORM: tl.constexpr,
     PAIRS: tl.constexpr, GROUP: tl.constexpr, UNIT: tl.constexpr, TILE: tl.constexpr,
     DEPTH: tl.constexpr, EVEN: tl.constexpr,
@@ -129,26 +129,34 @@ def _step(
         w = tl.load(weights + step * WORDS, mask=inside, other=0)
     scale, zero = 0, 0
     if (FORM == NVFP4) | (FORM == INT4_SHORT):
-        scale = _scales(SCALE, n, at, K, SCALES_K, FIRST, FORM, GROUP, DEPTH, UNIT, EVEN)
+        scale = scales(SCALE, n, at, K, SCALES_K, FIRST, FORM, GROUP, DEPTH, UNIT, EVEN)
         scale = nvfp4_scale(scale) if FORM == NVFP4 else scale.to(tl.bfloat16)
         scale = spread(scale, TILE, COUNT, WORDS)
     if FORM == INT4_SHORT:
-        zero = _scales(ZERO, n, at, K, SCALES_K, FIRST, FORM, GROUP, DEPTH, UNIT, EVEN)
+        zero = scales(ZERO, n, at, K, SCALES_K, FIRST, FORM, GROUP, DEPTH, UNIT, EVEN)
         zero = spread(int4_zero(zero), TILE, COUNT, WORDS)
     if FORM == INT4:
-        zero = _scales(ZERO, n, at, K, SCALES_K, FIRST, FORM, GROUP, DEPTH, UNIT, EVEN)
+        zero = scales(ZERO, n, at, K, SCALES_K, FIRST, FORM, GROUP, DEPTH, UNIT, EVEN)
         zero = tl.broadcast_to(int4_zero(zero)[:, None], (TILE, 2 * WORDS))
     return _weights(w, scale, zero, FORM, PAIRS, TILE, WORDS)
 
 
 @triton.jit
-def _first_scale(
+def ordered(DEPTH: tl.constexpr, WORDS: tl.constexpr, PAIRS: tl.constexpr):
+    """The columns of a step as `_weights` has them; neighbours stay neighbours, so that rows can be
+    copied by two."""
+    i = tl.arange(0, DEPTH)
+    return i // 2 % WORDS * (2 * PAIRS) + i // 2 // WORDS * 2 + i % 2
+
+
+@triton.jit
+def first_scale(
     SCALE, ROW_SCALE, n, at, K, SCALES_K, FIRST, FORM: tl.constexpr, GROUP: tl.constexpr,
     TILE: tl.constexpr, DEPTH: tl.constexpr, UNIT: tl.constexpr, EVEN: tl.constexpr,
 ):  # fmt: skip
     """[TILE]: what multiplies the sums of the first step, or of every one."""
     if (FORM == FP8_BLOCKS) | (FORM == INT4):
-        s = _scales(SCALE, n, at, K, SCALES_K, FIRST, FORM, GROUP, DEPTH, UNIT, EVEN)
+        s = scales(SCALE, n, at, K, SCALES_K, FIRST, FORM, GROUP, DEPTH, UNIT, EVEN)
     elif FORM == FP8_ROWS:
         s = tl.load(ROW_SCALE + n)
     elif FORM == NVFP4:
@@ -169,27 +177,25 @@ def _packed_tile(
     """Y[part, m, n] = sum over one slice of K of X[m, k] W[n, k]; N counts Y's columns."""
     WORDS: tl.constexpr = DEPTH // (2 * PAIRS)
     out, n = places(tile, N, GATED, TILE)
-    i = tl.arange(0, DEPTH)
-    # As `_weights` has them; neighbours stay neighbours, so that rows can be copied by two.
-    k = i // 2 % WORDS * (2 * PAIRS) + i // 2 // WORDS * 2 + i % 2
+    k = ordered(DEPTH, WORDS, PAIRS)
     weights = W + n[:, None].to(tl.int64) * WORDS_K + tl.arange(0, WORDS)[None, :]
     steps = tl.cdiv(K, DEPTH)
     start, stop = part * steps // PARTS, (part + 1) * steps // PARTS
 
     none = tl.zeros([TILE, COLUMNS], tl.float32)
     sum0, sum1, sum2, sum3 = none, none, none, none
-    behind = _first_scale(SCALE, ROW_SCALE, n, start * DEPTH, K, SCALES_K, FIRST, FORM, GROUP,
-                          TILE, DEPTH, UNIT, EVEN)  # fmt: skip
+    behind = first_scale(SCALE, ROW_SCALE, n, start * DEPTH, K, SCALES_K, FIRST, FORM, GROUP,
+                         TILE, DEPTH, UNIT, EVEN)  # fmt: skip
     for step in tl.range(start, stop, num_stages=STAGES):
         at = step * DEPTH
-        a = _step(weights, SCALE, ZERO, n, step, K, WORDS_K, SCALES_K, FIRST, FORM, PAIRS, GROUP,
-                  UNIT, TILE, DEPTH, EVEN)  # fmt: skip
+        a = step_weights(weights, SCALE, ZERO, n, step, K, WORDS_K, SCALES_K, FIRST, FORM, PAIRS,
+                         GROUP, UNIT, TILE, DEPTH, EVEN)  # fmt: skip
         factor = behind.to(tl.float32)[:, None]
         if (FORM == FP8_BLOCKS) | (FORM == INT4):
             # One step ahead, so that the sums do not wait for them.
             ahead = tl.minimum(at + DEPTH, K - 1)
-            behind = _scales(SCALE, n, ahead, K, SCALES_K, FIRST, FORM, GROUP,
-                             DEPTH, UNIT, EVEN)  # fmt: skip
+            behind = scales(SCALE, n, ahead, K, SCALES_K, FIRST, FORM, GROUP,
+                            DEPTH, UNIT, EVEN)  # fmt: skip
         # Each step has a sum of its own: one that went on would be waited for at each instruction.
         sum0 += tl.dot(a, columns(X, m, k + at, rows, K, EVEN)) * factor
         if GROUPS > 1:
@@ -253,10 +259,11 @@ class Read:
 
     @classmethod
     def of(cls, form: Form) -> "Read":
-        """Of any of them."""
+        """Of any of them. Raises ValueError where blocks of scales begin anew inside."""
         words = form.weight.view(torch.int32)
         match form:
             case Fp8Blocks():
+                form.check_one()
                 return cls(FP8_BLOCKS.value, words, form.scale, words, words, BLOCK, form.first)
             case Fp8Rows():
                 return cls(FP8_ROWS.value, words, words, words, form.scale, BLOCK)
@@ -282,6 +289,12 @@ class Read:
         group, unit = self.group, math.gcd(self.group, depth)
         return {"FORM": self.kind, "PAIRS": pairs, "GROUP": group, "UNIT": unit}
 
+    def fitted(self, tile: Tile) -> Tile:
+        """With steps that share a scale where it is behind the product."""
+        if self.kind in (FP8_BLOCKS.value, INT4.value):
+            return attrs.evolve(tile, depth=min(tile.depth, step_of(self.group)))
+        return tile
+
 
 def step_of(group: int) -> int:
     """The deepest step that no border of a group falls into."""
@@ -290,21 +303,14 @@ def step_of(group: int) -> int:
 
 def tile_of(form: Form) -> Tile:
     """How a packed matrix is cut for few rows."""
-    return _cut(form, packed_tile(type(form).__name__, len(form.weight), form.columns))
+    n, k = len(form.weight), form.columns
+    return Read.of(form).fitted(packed_tile(type(form).__name__, n, k))
 
 
 def block_tile_of(form: Form, rows: int) -> Tile:
     """The same for a block of `rows`."""
     n, k = len(form.weight), form.columns
-    return _cut(form, packed_block_tile(type(form).__name__, n, k, rows))
-
-
-def _cut(form: Form, tile: Tile) -> Tile:
-    """With steps that share a scale where it is behind the product."""
-    read = Read.of(form)
-    if read.kind in (FP8_BLOCKS.value, INT4.value):
-        return attrs.evolve(tile, depth=min(tile.depth, step_of(read.group)))
-    return tile
+    return Read.of(form).fitted(packed_block_tile(type(form).__name__, n, k, rows))
 
 
 def fill(x: Rows, form: Form, y: Tensor, tile: Tile, *, gated: bool = False) -> None:

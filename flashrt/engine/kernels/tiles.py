@@ -93,6 +93,27 @@ shares a scale. Not measured yet."""
 
 PACKED_BLOCK = Tile(128, 64, 8, 4)
 
+PACKED_EXPERTS: Mapping[tuple[str, bool, bool], Tile] = {
+    # Of few rows, gates and ups.
+    ("Fp8Blocks", False, True): Tile(64, 128, 4, 5),
+    ("Fp8Rows", False, True): Tile(64, 128, 4, 5),
+    ("Int4", False, True): Tile(64, 128, 4, 5),
+    ("Nvfp4", False, True): Tile(64, 128, 4, 5),
+    ("Tensor", False, True): Tile(64, 128, 4, 4),
+    # Of few rows, down.
+    ("Fp8Blocks", False, False): Tile(64, 128, 4, 4),
+    ("Fp8Rows", False, False): Tile(64, 128, 4, 4),
+    ("Int4", False, False): Tile(64, 128, 4, 4),
+    ("Nvfp4", False, False): Tile(64, 128, 4, 4),
+    ("Tensor", False, False): Tile(64, 128, 4, 3),
+    # Of a block.
+    **{(form, True, gated): Tile(128, 64, 8, 4) for form in (*PACKED, "Tensor")
+       for gated in (False, True)},
+}  # fmt: skip
+"""By form, whether for a block, and whether gates and ups are computed, where any expert is packed:
+that of the routed ones says how many rows, that of the shared one how deep its own steps are. Not
+measured yet."""
+
 HIGH_FROM = 32768
 """Rows of a matrix from which tiles of 128 rows are programs enough; fewer get tiles of 64."""
 
@@ -115,6 +136,11 @@ def packed_tile(form: str, n: int, k: int) -> Tile:
     if n < HIGH_FROM:
         tile = attrs.evolve(tile, rows=64)
     return _split(tile, k, -(-n // tile.rows), PACKED_PROGRAMS)
+
+
+def packed_expert_tile(form: str, *, block: bool, gated: bool) -> Tile:
+    """The tile of experts in a form, packed or beside packed ones."""
+    return PACKED_EXPERTS[form, block, gated]
 
 
 def packed_block_tile(form: str, n: int, k: int, rows: int) -> Tile:

@@ -4,9 +4,11 @@ import attrs
 import torch
 from torch import Tensor
 
+from flashrt.engine.ffn import route
 from flashrt.engine.weights import MlpWeights, MoeWeights
 from tests.engine.kernels.compare import CUDA, noise
 
+from flashrt.engine.kernels import routing  # isort: skip
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm  # isort: skip
 
 EPS = 1e-6
@@ -76,3 +78,15 @@ def by_definition(x: Tensor, w: MoeWeights, chosen: Tensor, shares: Tensor) -> T
             share = torch.where(here, shares, 0).sum(1)[rows, None]
             answer[rows] += share * ((torch.nn.functional.silu(gate) * up) @ down.double().T)
     return answer
+
+
+def wanted(x: Tensor | HalfNorm, weights: MoeWeights) -> Tensor:
+    """By definition, of rows x as they are multiplied, for the experts that their scores choose."""
+    if isinstance(x, HalfNorm):
+        x, scores = whole(x), routing.score_rows(x, weights.router)
+    else:
+        scores = routing.score_block(x, weights.router)
+    chosen, shares = route(scores[:, :-1], weights.experts_per_row)
+    last = torch.full_like(chosen[:, :1], len(weights.gate_up))
+    shares = torch.cat((shares, scores[:, -1:].sigmoid()), 1).double()
+    return by_definition(x, weights, torch.cat((chosen, last), 1), shares)

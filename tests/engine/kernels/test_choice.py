@@ -1,14 +1,20 @@
 """Which model runs where. Needs no device."""
 
+import re
+from collections.abc import Mapping
+
 import attrs
 import pytest
 import torch
 
 from flashrt.engine.buffers import Buffers
-from flashrt.engine.config import MoeConfig
-from flashrt.engine.kernels import fingerprint, head_copy_bytes, knows, model_for, usable
+from flashrt.engine.config import ModelConfig, MoeConfig
+from flashrt.engine.forms import FP8_BLOCKS, INT4, FormSpec
+from flashrt.engine.kernels import fingerprint, head_copy_bytes, knows, model_for, reads, usable
 from flashrt.engine.matrix import Packed
 from flashrt.engine.model import Model
+from flashrt.engine.tensor_plan import HEAD, Layout, allocate_all
+from flashrt.engine.weights import ModelWeights
 from tests.engine.models import PLAIN, config_of, reference, weights_of
 
 CPU = torch.device("cpu")
@@ -61,12 +67,55 @@ def test_weights_tell_whether_any_matrix_is_packed():
     assert inside.packed
 
 
-def test_kernels_know_packed_matrices_of_dense_models():
-    """A mixture with any goes by torch."""
-    moe = MoeConfig(experts=5, experts_per_row=2, intermediate_size=24, shared_intermediate_size=40)
+MIXED = attrs.evolve(
+    CONFIG,
+    mtp_layers=1,
+    moe=MoeConfig(experts=5, experts_per_row=2, intermediate_size=24, shared_intermediate_size=40),
+)
+FP8, SHORT = FormSpec(FP8_BLOCKS), FormSpec(INT4, 8, torch.bfloat16)
 
-    assert knows(CONFIG, packed=True)
-    assert not knows(attrs.evolve(CONFIG, moe=moe), packed=True)
+
+def meant(config: ModelConfig, specs: Mapping[str, FormSpec] = {}) -> ModelWeights:
+    """Weights without memory, of which those whose names match are packed."""
+    plain = allocate_all(config, "meta", torch.bfloat16, Layout(config.mtp_layers > 0))
+    names = [*plain.slots, *(f"{at}.{e}.{part}_proj.weight" for at in routed(config)
+                             for e in range(5) for part in ("gate", "up", "down"))]  # fmt: skip
+    quantized = {n: spec for n in names for like, spec in specs.items() if re.search(like, n)}
+    layout = Layout(config.mtp_layers > 0, quantized=quantized)
+    return allocate_all(config, "meta", torch.bfloat16, layout).weights
+
+
+def routed(config: ModelConfig) -> list[str]:
+    """What the names of routed experts begin with."""
+    at = [f"model.layers.{i}" for i in range(len(config.layer_types))]
+    at += ["mtp.layers.0"] * (config.mtp_layers > 0)
+    return [f"{layer}.mlp.experts" for layer in at if config.moe]
+
+
+@pytest.mark.parametrize(
+    ("specs", "read"),
+    [
+        ({}, True),
+        ({r"proj\.weight": FP8}, True),
+        ({r"experts\..*weight": SHORT}, True),
+        ({r"gate_proj\.weight|up_proj\.weight": SHORT, r"down_proj\.weight": FP8}, True),
+        ({r"experts\..*weight": SHORT, r"shared_expert\..*weight": FP8}, True),
+        ({r"shared_expert\.down_proj\.weight": FP8}, True),
+        ({r"layers\.1\..*experts\.[0-3]\..*weight": SHORT}, False),
+        ({r"layers\.1\..*experts\.3\..*": FP8, r"experts\.[0124]\..*": SHORT}, False),
+        ({r"shared_expert\.gate_proj\.weight": FP8}, False),
+        ({r"mtp.*experts\.\d\.up_proj\.weight": FP8}, False),
+    ],
+    ids=str,
+)
+def test_kernels_read_mixtures_whose_experts_are_of_one_form(specs, read):
+    """In each product; the shared expert may have another, and other layers others."""
+    assert reads(meant(MIXED, specs)) is read
+
+
+def test_kernels_read_whatever_a_dense_model_is_packed_in():
+    """Several forms in one matrix, too."""
+    assert reads(meant(CONFIG, {"up_proj": FP8, "in_proj_qkv": SHORT, "q_proj": FP8}))
 
 
 def test_a_head_of_drafts_is_copied_where_kernels_draft_by_a_plain_one():
@@ -74,10 +123,12 @@ def test_a_head_of_drafts_is_copied_where_kernels_draft_by_a_plain_one():
     nothing drafts or torch does."""
     cuda, with_mtp = torch.device("cuda"), attrs.evolve(CONFIG, mtp_layers=1)
     copied = CONFIG.vocab_size * (64 + 4)
-    moe = MoeConfig(experts=5, experts_per_row=2, intermediate_size=24, shared_intermediate_size=40)
+    plain, packed = meant(with_mtp), {"up_proj": FP8}
 
-    assert head_copy_bytes(with_mtp, cuda) == copied
-    assert head_copy_bytes(with_mtp, cuda, packed=True) == copied
-    assert head_copy_bytes(with_mtp, cuda, packed=True, packed_head=True) == 0
-    assert head_copy_bytes(attrs.evolve(with_mtp, moe=moe), cuda, packed=True) == 0
-    assert head_copy_bytes(CONFIG, cuda) == head_copy_bytes(with_mtp, CPU) == 0
+    assert head_copy_bytes(with_mtp, plain, cuda) == copied
+    assert head_copy_bytes(with_mtp, meant(with_mtp, packed), cuda) == copied
+    assert head_copy_bytes(with_mtp, meant(with_mtp, packed | {HEAD: FP8}), cuda) == 0
+    assert head_copy_bytes(MIXED, meant(MIXED, {"experts": FP8}), cuda) == copied
+    assert head_copy_bytes(MIXED, meant(MIXED, packed), cuda) == 0
+    assert head_copy_bytes(CONFIG, meant(CONFIG), cuda) == 0
+    assert head_copy_bytes(with_mtp, plain, CPU) == 0

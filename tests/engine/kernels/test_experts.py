@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from flashrt.engine.activations import Activations
-from flashrt.engine.ffn import feed_forward, route
+from flashrt.engine.ffn import feed_forward
 from flashrt.engine.passes import BlockPass
 from flashrt.engine.shapes import MIXTURE
 from flashrt.engine.weights import MoeWeights
@@ -16,16 +16,14 @@ from tests.engine.kernels.mixtures import (
     SMALL,
     WIDE,
     Size,
-    by_definition,
     halved,
     living,
     part_of,
-    whole,
+    wanted,
 )
 
-from flashrt.engine.kernels import experts, routing  # isort: skip
+from flashrt.engine.kernels import experts  # isort: skip
 from flashrt.engine.kernels.graphs import Graph, capturing, in_one  # isort: skip
-from flashrt.engine.kernels.norm import HalfNorm  # isort: skip
 
 pytestmark = pytest.mark.gpu
 SIZES = pytest.mark.parametrize("size", [ODD, SMALL, WIDE], ids=["odd", "small", "wide"])
@@ -37,18 +35,6 @@ TWICE = 2
 
 def rows_of(size: Size, count: int, dtype: torch.dtype = torch.bfloat16, seed: int = 0) -> Tensor:
     return noise(count, size.hidden, seed=seed, dtype=dtype)
-
-
-def wanted(x: Tensor | HalfNorm, weights: MoeWeights) -> Tensor:
-    """By definition, of rows x as they are multiplied, for the experts that their scores choose."""
-    if isinstance(x, HalfNorm):
-        x, scores = whole(x), routing.score_rows(x, weights.router)
-    else:
-        scores = routing.score_block(x, weights.router)
-    chosen, shares = route(scores[:, :-1], weights.experts_per_row)
-    last = torch.full_like(chosen[:, :1], len(weights.gate_up))
-    shares = torch.cat((shares, scores[:, -1:].sigmoid()), 1).double()
-    return by_definition(x, weights, torch.cat((chosen, last), 1), shares)
 
 
 def alike(weights: MoeWeights) -> MoeWeights:

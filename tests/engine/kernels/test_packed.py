@@ -5,11 +5,12 @@ import torch
 from torch import Tensor
 
 from flashrt.engine import ops
+from flashrt.engine.forms import Fp8Blocks
 from flashrt.engine.matrix import Packed
 from tests.engine.kernels.compare import BITS, CUDA, distance, noise
-from tests.engine.kernels.packs import EXACT, FORMS, RAGGED, int4, limit_of
+from tests.engine.kernels.packs import EXACT, FORMS, RAGGED, fp8_blocks, int4, limit_of
 
-from flashrt.engine.kernels import linear, norm  # isort: skip
+from flashrt.engine.kernels import e4m3, linear, norm  # isort: skip
 
 pytestmark = pytest.mark.gpu
 
@@ -132,6 +133,21 @@ def test_gates_and_ups_of_two_forms_are_rounded_once(name: str):
     got = linear.rows_silu_mul(x, matrix(gate, up))
 
     assert distance(got, ops.silu_mul(wanted(x, gate, up))) < 2 * CLOSE
+
+
+def test_matrices_whose_blocks_of_scales_begin_anew_are_products_apart():
+    """No kernel takes them for one matrix."""
+    full, x = fp8_blocks(512, 128), noise(2, 128, dtype=torch.bfloat16)
+    several = Fp8Blocks(full.weight[:320], full.scale, period=160)
+
+    with pytest.raises(ValueError, match="160"):
+        e4m3.fill(x, several, torch.empty(2, 320, device=CUDA), e4m3.tile_of(several))
+    for form in (several, several.cut(100, 320), several.cut(0, 160)):
+        assert distance(linear.head_linear(x, matrix(form)), wanted(x, form)) < limit_of(
+            form, rounded=CLOSE
+        )
+        gated = linear.rows_silu_mul(x, matrix(form))
+        assert distance(gated, ops.silu_mul(wanted(x, form))) < 2 * CLOSE
 
 
 def test_rows_of_another_dtype_are_refused():

@@ -11,6 +11,7 @@ from flashrt.engine.kernels.tiles import (
     TAIL_ROWS,
     expert_tile,
     packed_block_tile,
+    packed_expert_tile,
     packed_tile,
     tile_for,
 )
@@ -62,6 +63,15 @@ def test_any_packed_shape_has_a_tile_that_the_units_take(form: str):
             assert tile.rows in (32, 64, 128, 256)
             assert tile.depth in (64, 128, 256)
             assert 1 <= tile.parts <= max(1, k // tile.depth)
+
+
+def test_any_packed_expert_has_a_tile_that_the_units_take():
+    """Plain ones beside packed ones included; it depends on nothing but forms."""
+    for form, block, gated in itertools.product((*PACKED, "Tensor"), (False, True), (False, True)):
+        tile = packed_expert_tile(form, block=block, gated=gated)
+        assert tile.rows in (32, 64, 128, 256)
+        assert tile.depth in (64, 128, 256)
+        assert tile.parts == 1
 
 
 def test_measured_packed_tiles_have_steps_in_every_part():

@@ -25,17 +25,18 @@ def test_a_report_has_every_part_of_every_step(shape: str, capsys: pytest.Captur
     assert "whole step" in capsys.readouterr().out
 
 
+@pytest.mark.parametrize("shape", ["tiny", "tiny-moe"])
 @pytest.mark.parametrize("number_format", NUMBER_FORMATS)
-def test_packed_weights_are_measured_too(number_format: str):
+def test_packed_weights_are_measured_too(number_format: str, shape: str):
     """Against fewer bytes than plain ones have."""
-    plain = trial.random_model(trial.SHAPES["tiny"], 128, CUDA)
+    plain = trial.random_model(trial.SHAPES[shape], 128, CUDA)
 
     def packed(*where: Any) -> ModelWeights:
         return random_model(*where, number_format=number_format).weights
 
-    model = trial.random_model(trial.SHAPES["tiny"], 128, CUDA, weights_of=packed)
+    model = trial.random_model(trial.SHAPES[shape], 128, CUDA, weights_of=packed)
     assert trial.weight_bytes(model) < trial.weight_bytes(plain)
-    report = trial.report("tiny", rows=[1], contexts=[512], weights_of=packed)
+    report = trial.report(shape, rows=[1], contexts=[512], weights_of=packed)
     assert report is not None
     assert all(figure["ms"] > figure["bound_ms"] for figure in report["figures"])
 
