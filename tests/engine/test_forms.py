@@ -1,5 +1,6 @@
 """Packed forms: what their numbers mean."""
 
+import attrs
 import pytest
 import torch
 from torch import Tensor
@@ -82,6 +83,41 @@ def test_cut_rows_mean_what_they_meant(kind):
         assert torch.equal(part.dense(torch.float32), whole[start:stop])
         again = part.cut(1, stop - start) if stop - start > 1 else part
         assert torch.equal(again.dense(torch.float32), whole[stop - len(again.weight) : stop])
+
+
+@pytest.mark.parametrize("scale_dtype", [torch.bfloat16, torch.float16])
+def test_wide_int4_means_its_numbers(scale_dtype):
+    """Each half of a span in one half of its bytes; cut rows are views of the same memory."""
+    n, k = 40, 512
+    form = Int4.empty(FormSpec(forms.INT4, 128, scale_dtype), n, k, torch.device("cpu"))
+    assert form.pairs is not None
+    numbers, zeros = bytes_(n, k) % 16, bytes_(n, k // 128) % 17
+    form.place(numbers[:24], 0)
+    form.place(numbers[24:], 24)
+    form.scale.copy_(scales(n, k // 128))
+    form.zero.copy_(zeros)
+
+    assert torch.equal(form.numbers(), numbers)
+    for i, j in torch.randint(1 << 20, (200, 2), generator=DRAW).tolist():
+        i, j = i % n, j % k
+        byte = int(form.weight.view(torch.uint8)[i, j // 256 * 128 + j % 128])
+        number = byte >> 4 * (j % 256 // 128) & 15
+        scale = form.scale[i, j // 128].float()
+        assert form.dense(torch.float32)[i, j] == (number - int(zeros[i, j // 128])) * scale
+    part = form.cut(8, 40).cut(0, 20)
+    assert torch.equal(part.dense(torch.float32), form.dense(torch.float32)[8:28])
+    assert part.pairs is not None
+    assert part.pairs.data_ptr() == form.pairs[:, 8:].data_ptr()
+
+
+def test_int4_lies_wide_where_a_kernel_can_read_it():
+    """Whole spans, groups of whole blocks, scales of 16 bits, and where it is asked for."""
+    spec = FormSpec(forms.INT4, 128, torch.bfloat16)
+    assert spec.lies_wide(512)
+    assert not spec.lies_wide(384)
+    assert not attrs.evolve(spec, group=64).lies_wide(512)
+    assert not attrs.evolve(spec, scale_dtype=torch.float32).lies_wide(512)
+    assert not attrs.evolve(spec, wide=False).lies_wide(512)
 
 
 @pytest.mark.parametrize("period", [64, 160, 200])

@@ -16,7 +16,7 @@ from flashrt.engine.repack import Staged, spec_of, targets
 from flashrt.engine.spellings import StoredMatrix, sort_stored
 from flashrt.engine.streaming import DTYPES
 from flashrt.errors import CannotServe
-from tests.engine.packers import PACKERS, Pack, fits, int4_gptq
+from tests.engine.packers import PACKERS, Pack, fits, int4_awq, int4_gptq, int4_packed
 
 NAMES = {dtype: name for name, dtype in DTYPES.items()}
 PACKED = [name for name in PACKERS if name != "plain"]
@@ -68,6 +68,19 @@ def test_numbers_mean_what_the_quantizer_meant(name, n, k):
     """Of every spelling and of shapes on and off the blocks."""
     pack = PACKERS[name](matrix(n, k))
     assert_means(loaded(pack), pack, name)
+
+
+@pytest.mark.parametrize("group", [128, 256, 512])
+@pytest.mark.parametrize("make", [int4_packed, int4_gptq, int4_awq])
+def test_int4_of_long_groups_lies_wide_and_means_the_same(make, group):
+    """Where rows are whole spans of columns; what is beside the numbers is one tensor."""
+    pack = make(matrix(72, 1024), group=group)
+    form = loaded(pack)
+    assert isinstance(form, forms.Int4)
+    assert form.pairs is not None
+    assert_means(form, pack, "")
+    held = sum(tensor.nbytes for tensor in forms.tensors(form))
+    assert held == 72 * 1024 // 2 + 72 * 1024 // group * 4
 
 
 @given(

@@ -28,8 +28,12 @@ PACK = 16
 KEYS = 64
 """Keys of one step inside a split."""
 
-STAGES, NARROW_STAGES, WARPS = 2, 3, 4
-"""Steps under way; of K and V of 8 bits, which take less room and more work; and warps."""
+STAGES, FEW_STAGES, NARROW_STAGES, WARPS = 2, 3, 3, 4
+"""Steps under way; where few programs or short ones share a processor's memory; of K and V of 8
+bits, which take less room and more work; and warps."""
+
+SHORT = 4096
+"""Keys up to which programs are short."""
 
 GATHER = 64
 """Partial results that are added at once, in a fixed order."""
@@ -226,11 +230,12 @@ def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | Non
     count, heads, d = q.shape
     _, kv_heads, length, _ = kv.shape
     splits = splits_for(min(keys, length))
-    exact, stages = q.dtype == torch.float32, STAGES if kv.itemsize > 1 else NARROW_STAGES
+    exact = q.dtype == torch.float32
     floats = torch.empty(0, dtype=torch.float32, device=q.device)
     partial = floats.new_empty(count * heads, splits, d)
     top, total = floats.new_empty(2, count * heads, splits)
     packs = triton.cdiv(count * (heads // kv_heads), PACK)
+    stages = _stages(kv, packs, keys)
     _one_split[(packs, kv_heads, splits)](
         q, kv, at, partial, top, total, count, length, splits,
         H=heads, HKV=kv_heads, D=d, KEYS=16 if exact else KEYS, PACK=PACK,
@@ -245,3 +250,9 @@ def attend_rows(q: Tensor, kv: Tensor, at: Tensor, keys: int, rows: Tensor | Non
         GATHER=GATHER, GATED=rows is not None, num_warps=4, **FOLLOWING,
     )  # fmt: skip
     return y
+
+
+def _stages(kv: Tensor, packs: int, keys: int) -> int:
+    if kv.itemsize == 1:
+        return NARROW_STAGES
+    return FEW_STAGES if packs == 1 or keys <= SHORT else STAGES

@@ -44,7 +44,7 @@ MEASURED: Mapping[tuple[int, int], Tile] = {
 TAIL_ROWS = 128
 """Rows of a matrix that is computed beside another: gates of heads, behind packed projections."""
 
-TAIL = Tile(16, 128, 4, 4)
+TAIL = Tile(16, 128, 4, 6)
 """Its tile beside one of 8 bits: with more shared memory, fewer programs would run at once."""
 
 
@@ -89,7 +89,7 @@ PACKED: Mapping[str, Tile] = {
     "Nvfp4": Tile(128, 128, 4, 5),
 }
 """Of few rows by the form, and of a block below. Parts follow from the shape; a step is cut to what
-shares a scale. Not measured yet."""
+shares a scale. A guess: matrices that are large lie as `e4m3` takes them, or in NVFP4."""
 
 PACKED_BLOCK = Tile(128, 64, 8, 4)
 
@@ -103,7 +103,7 @@ PACKED_EXPERTS: Mapping[tuple[str, bool, bool], Tile] = {
     # Of few rows, down.
     ("Fp8Blocks", False, False): Tile(64, 128, 4, 4),
     ("Fp8Rows", False, False): Tile(64, 128, 4, 4),
-    ("Int4", False, False): Tile(64, 128, 4, 4),
+    ("Int4", False, False): Tile(128, 128, 4, 3),
     ("Nvfp4", False, False): Tile(64, 128, 4, 4),
     ("Tensor", False, False): Tile(64, 128, 4, 3),
     # Of a block.
@@ -111,27 +111,22 @@ PACKED_EXPERTS: Mapping[tuple[str, bool, bool], Tile] = {
        for gated in (False, True)},
 }  # fmt: skip
 """By form, whether for a block, and whether gates and ups are computed, where any expert is packed:
-that of the routed ones says how many rows, that of the shared one how deep its own steps are. Not
-measured yet."""
+that of the routed ones says how many rows, that of the shared one how deep its own steps are. Few
+rows of int4 were measured; the others are guesses from it."""
 
 HIGH_FROM = 32768
 """Rows of a matrix from which tiles of 128 rows are programs enough; fewer get tiles of 64."""
 
-PACKED_MEASURED: Mapping[tuple[str, int, int], Tile] = {}
-"""By form, N and K, of few rows: where another tile was found to be faster."""
-
 PACKED_PROGRAMS, PACKED_BLOCK_PROGRAMS = 320, 132
 """As PROGRAMS_WANTED; packed tiles are fewer bytes each, and those of a block fill a processor."""
 
-FUSED_ROWS = 512
+FUSED_ROWS = 256
 """Rows of a block up to which packed weights are made bfloat16 inside the product. Above, slices of
 them are made so once, and the library multiplies."""
 
 
 def packed_tile(form: str, n: int, k: int) -> Tile:
     """The tile of a packed matrix [n, k]."""
-    if (tile := PACKED_MEASURED.get((form, n, k))) is not None:
-        return tile
     tile = PACKED[form]
     if n < HIGH_FROM:
         tile = attrs.evolve(tile, rows=64)
@@ -167,11 +162,16 @@ E4M3_HIGH = {"Fp8Blocks": HIGH_FROM, "Fp8Rows": HIGH_FROM, "Int4": 0}
 
 E4M3_MEASURED: Mapping[tuple[str, int, int], Tile] = {
     # (form, N, K), the 27B shape on an H200.
-    ("Int4", 16384, 5120): Tile(64, 256, 4, 4),
-    ("Int4", 14336, 5120): Tile(64, 256, 4, 4),
+    ("Fp8Blocks", 34816, 5120): Tile(64, BLOCK, 4, 3),
+    ("Fp8Blocks", 5120, 6144): Tile(128, BLOCK, 4, 4, parts=6),
+    ("Fp8Blocks", 5120, 17408): Tile(64, BLOCK, 4, 6, parts=3),
+    ("Int4", 16384, 5120): Tile(64, 2 * BLOCK, 4, 4),
+    ("Int4", 14336, 5120): Tile(64, 2 * BLOCK, 4, 4),
+    ("Int4", 5120, 6144): Tile(128, 2 * BLOCK, 4, 3, parts=6),
+    ("Int4", 5120, 17408): Tile(128, 2 * BLOCK, 4, 3, parts=6),
 }
 
-E4M3_BLOCK = Tile(128, BLOCK, 8, 3, columns=64)
+E4M3_BLOCK = Tile(128, BLOCK, 4, 3, columns=32)
 """Of a block of rows."""
 
 

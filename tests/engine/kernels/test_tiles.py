@@ -5,10 +5,13 @@ import itertools
 import pytest
 
 from flashrt.engine.kernels.tiles import (
+    E4M3,
+    E4M3_MEASURED,
     MEASURED,
     PACKED,
-    PACKED_MEASURED,
     TAIL_ROWS,
+    e4m3_block_tile,
+    e4m3_tile,
     expert_tile,
     packed_block_tile,
     packed_expert_tile,
@@ -74,9 +77,19 @@ def test_any_packed_expert_has_a_tile_that_the_units_take():
         assert tile.parts == 1
 
 
-def test_measured_packed_tiles_have_steps_in_every_part():
+@pytest.mark.parametrize("form", sorted(E4M3))
+def test_any_matrix_of_8_bits_has_a_tile_that_the_units_take(form: str):
+    """Few rows and blocks alike; each part has a step."""
+    for n, k in itertools.product((1, 96, 5120, 34816, 248320), (256, 5120, 17408)):
+        for tile in (e4m3_tile(form, n, k), *(e4m3_block_tile(form, n, k, r) for r in (1, 100))):
+            assert tile.rows in (64, 128)
+            assert tile.depth == E4M3[form].depth
+            assert 1 <= tile.parts <= max(1, k // tile.depth)
+
+
+def test_measured_tiles_of_8_bits_have_steps_in_every_part():
     """And no ragged one."""
-    for (_, _, k), tile in PACKED_MEASURED.items():
+    for (_, _, k), tile in E4M3_MEASURED.items():
         assert k % tile.depth == 0
         assert tile.parts <= k // tile.depth
 
