@@ -11,13 +11,20 @@ import attrs
 from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK
+from flashrt.engine.forms import BLOCK
 from flashrt.engine.kernels.attention import prepare
 from flashrt.engine.kernels.blockattention import attend_block
-from flashrt.engine.kernels.blocklinear import block_linear, block_linear_parts
+from flashrt.engine.kernels.blocklinear import (
+    BlockRows,
+    block_linear,
+    block_linear_parts,
+    takes_block_terms,
+)
 from flashrt.engine.kernels.chunks import Taps, delta_block
-from flashrt.engine.kernels.ffn import block_ffn
+from flashrt.engine.kernels.ffn import block_ffn, ffn_takes_block_terms
 from flashrt.engine.kernels.graphs import borders
-from flashrt.engine.kernels.norm import add_norm, gated_norm
+from flashrt.engine.kernels.norm import add_norm, add_split_norm, gated_norm, split_gated_norm
+from flashrt.engine.kernels.step import first_of
 from flashrt.engine.kernels.tail import store_tail
 from flashrt.engine.kernels.words import Words
 from flashrt.engine.mixers import FullMixer, LinearMixer
@@ -68,26 +75,32 @@ class BlockStep:
         for number, layer in enumerate(self.model.layers):
             if number in ends:
                 yield None
-            y = add_norm(x, parts, layer.input_scale, layer.eps)
+            split = takes_block_terms(first_of(layer.mixer), count)
+            norm = add_split_norm if split else add_norm
+            y = norm(x, parts, layer.input_scale, layer.eps)
             if isinstance(layer.mixer, LinearMixer):
                 parts = self._linear(layer.mixer, y)
             else:
                 parts = self._full(layer.mixer, y, keys)
-            y = add_norm(x, parts, layer.post_scale, layer.eps)
+            split = ffn_takes_block_terms(layer.mlp, count)
+            norm = add_split_norm if split else add_norm
+            y = norm(x, parts, layer.post_scale, layer.eps)
             parts = block_ffn(y, layer.mlp, self.at)
         hidden = add_norm(x, parts, self.model.final_scale, c.rms_eps)
         store_tail(self.model.buffers.hidden, self.at, hidden)
         yield hidden
 
-    def _linear(self, mixer: LinearMixer, y: Tensor) -> Tensor:
+    def _linear(self, mixer: LinearMixer, y: BlockRows) -> Tensor:
         c, w = self.model.config, mixer.weights
         rows = block_linear(y, w.in_proj)
         taps = Taps(mixer.taps, w.dt_bias, mixer.rate)
         o = delta_block(mixer.state, self.at, rows, taps)
         z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
-        return block_linear_parts(gated_norm(o, z, mixer.norm, c.rms_eps), w.out_proj)
+        split = takes_block_terms(w.out_proj, len(rows)) and c.linear_value_dim % BLOCK == 0
+        normed = (split_gated_norm if split else gated_norm)(o, z, mixer.norm, c.rms_eps)
+        return block_linear_parts(normed, w.out_proj)
 
-    def _full(self, mixer: FullMixer, y: Tensor, keys: int) -> Tensor:
+    def _full(self, mixer: FullMixer, y: BlockRows, keys: int) -> Tensor:
         c = self.model.config
         rows = block_linear(y, mixer.weights.qkv_proj)
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)

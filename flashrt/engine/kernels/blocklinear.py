@@ -14,13 +14,25 @@ from torch.nn import functional
 from flashrt.engine.forms import BLOCK, Form
 from flashrt.engine.kernels import e4m3, packed
 from flashrt.engine.kernels.dense import dense
+from flashrt.engine.kernels.linear import takes_terms
 from flashrt.engine.kernels.norm import silu_mul
+from flashrt.engine.kernels.plain import multiplied
+from flashrt.engine.kernels.terms import WithTerms
 from flashrt.engine.kernels.tiles import FUSED_ROWS, Tile
 from flashrt.engine.matrix import SLICE_BYTES, Matrix, Packed, rows_of
 
+BlockRows = Tensor | WithTerms
+"""[M, K], with their terms where `takes_block_terms` says so."""
 
-def block_linear(x: Tensor, weight: Matrix) -> Tensor:
-    """x [M, K] @ weight [N, K]^T -> [M, N] in x's dtype; its bits may depend on M."""
+
+def takes_block_terms(weight: Matrix, rows: int) -> bool:
+    """Whether a product of so many rows with it is quicker where they come with their terms."""
+    return rows <= FUSED_ROWS and weight.shape[1] >= BLOCK and takes_terms(weight)
+
+
+def block_linear(block: BlockRows, weight: Matrix) -> Tensor:
+    """A block [M, K] @ weight [N, K]^T -> [M, N] in its dtype; its bits may depend on M."""
+    x = multiplied(block)
     if isinstance(weight, Tensor):
         return functional.linear(x, weight)
     y = x.new_empty(len(x), len(weight))
@@ -29,30 +41,32 @@ def block_linear(x: Tensor, weight: Matrix) -> Tensor:
         if isinstance(part, Tensor):
             torch.mm(x, part.T, out=columns)
         elif _is_fused(x):
-            _fused(x, part, columns, _tile(x, part))
+            _fused(block, part, columns, _tile(x, part))
         else:
             _by_slices(x, part, columns)
     return y
 
 
-def block_linear_parts(x: Tensor, weight: Matrix) -> Tensor:
+def block_linear_parts(block: BlockRows, weight: Matrix) -> Tensor:
     """The same product as [parts, M, N], to be added in order by whoever reads it."""
+    x = multiplied(block)
     form = _fused_form(x, weight)
     if form is None:
-        return block_linear(x, weight)[None]
+        return block_linear(block, weight)[None]
     tile = _tile(x, form)
     y = x.new_empty(tile.parts, len(x), len(weight), dtype=torch.float32)
-    _fused(x, form, y, tile)
+    _fused(block, form, y, tile)
     return y
 
 
-def block_silu_mul(x: Tensor, gate_up: Matrix) -> Tensor:
-    """silu(x gate^T) * (x up^T) -> [M, I]; gate_up [2 I, K], gates first."""
+def block_silu_mul(block: BlockRows, gate_up: Matrix) -> Tensor:
+    """silu(x gate^T) * (x up^T) -> [M, I] of a block x; gate_up [2 I, K], gates first."""
+    x = multiplied(block)
     form = _fused_form(x, gate_up)
     if form is None:
-        return silu_mul(block_linear(x, gate_up))
+        return silu_mul(block_linear(block, gate_up))
     y = x.new_empty(len(x), len(gate_up) // 2)
-    _fused(x, form, y, _tile(x, form), gated=True)
+    _fused(block, form, y, _tile(x, form), gated=True)
     return y
 
 
@@ -61,11 +75,11 @@ def _tile(x: Tensor, form: Form) -> Tile:
     return of(form, len(x))
 
 
-def _fused(x: Tensor, form: Form, y: Tensor, tile: Tile, *, gated: bool = False) -> None:
+def _fused(block: BlockRows, form: Form, y: Tensor, tile: Tile, *, gated: bool = False) -> None:
     if e4m3.takes(form):
-        e4m3.fill_block(x, form, y, tile, gated=gated)
+        e4m3.fill_block(block, form, y, tile, gated=gated)
     else:
-        packed.fill_block(x, form, y, tile, gated=gated)
+        packed.fill_block(multiplied(block), form, y, tile, gated=gated)
 
 
 def _is_fused(x: Tensor) -> bool:

@@ -64,15 +64,29 @@ def _high(w):
 
 
 @triton.jit
-def _product(a, TERMS, k, start, rows, width, TILE: tl.constexpr, COLUMNS: tl.constexpr):
-    """a [TILE, BLOCK] times rows from `start` on -> [TILE, COLUMNS]. Both terms are columns of one
-    product: two in one sum would each be waited for."""
-    c = tl.arange(0, 2 * COLUMNS)
-    m = start + c % COLUMNS
-    x = TERMS + ((c // COLUMNS * rows + m) * width)[None, :] + k[:, None]
-    both = tl.dot(a, tl.load(x, mask=(m < rows)[None, :], other=0.0))
-    high, low = tl.split(tl.permute(tl.reshape(both, (TILE, 2, COLUMNS)), (0, 2, 1)))
-    return high + low
+def _product(
+    a, TERMS, k, start, rows, width, TILE: tl.constexpr, COLUMNS: tl.constexpr,
+    CHAINED: tl.constexpr,
+):  # fmt: skip
+    """a [TILE, BLOCK] times both terms of rows from `start` on -> [TILE, COLUMNS].
+
+    The terms are columns of one product, or with CHAINED two products in one sum: that waits for
+    the first, and leaves registers for twice as many rows.
+    """
+    if CHAINED:
+        m = start + tl.arange(0, COLUMNS)
+        x = TERMS + (m * width)[None, :] + k[:, None]
+        live = (m < rows)[None, :]
+        d = tl.dot(a, tl.load(x + rows * width, mask=live, other=0.0))
+        d = tl.dot(a, tl.load(x, mask=live, other=0.0), d)
+    else:
+        c = tl.arange(0, 2 * COLUMNS)
+        m = start + c % COLUMNS
+        x = TERMS + ((c // COLUMNS * rows + m) * width)[None, :] + k[:, None]
+        both = tl.dot(a, tl.load(x, mask=(m < rows)[None, :], other=0.0))
+        high, low = tl.split(tl.permute(tl.reshape(both, (TILE, 2, COLUMNS)), (0, 2, 1)))
+        d = high + low
+    return d
 
 
 @triton.jit
@@ -96,7 +110,7 @@ def _e4m3_tile(
     TERMS, XS, W, SCALE, Y, SQUARES, tile, part, start, rows, N, K, SCALES_K, FIRST, STRIDE,
     XS_STEP, eps, FORM: tl.constexpr, HALF: tl.constexpr, SHARE: tl.constexpr,
     BLOCKS: tl.constexpr, PADDED: tl.constexpr, PARTS: tl.constexpr, GATED: tl.constexpr,
-    COLUMNS: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr,
+    COLUMNS: tl.constexpr, CHAINED: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr,
     EVEN: tl.constexpr,
 ):  # fmt: skip
     """Y[part, m, n] = sum over one slice of K of X[m, k] W[n, k]; N counts Y's columns."""
@@ -118,14 +132,16 @@ def _e4m3_tile(
         else:
             w = tl.load(weights + at, mask=(k + at)[None, :] < row_bytes, other=0.0)
         if FORM == INT4:
-            d = _product(_low(w), TERMS, k + 2 * at, start, rows, width, TILE, COLUMNS)
-            e = _product(_high(w), TERMS, k + 2 * at + 128, start, rows, width, TILE, COLUMNS)
+            d = _product(_low(w), TERMS, k + 2 * at, start, rows, width, TILE, COLUMNS, CHAINED)
+            e = _product(
+                _high(w), TERMS, k + 2 * at + 128, start, rows, width, TILE, COLUMNS, CHAINED
+            )
             b = 2 * step
             total += _less_zeros(d, SCALE, XS, b // SHARE, b, n, m, SCALES_K, blocks, XS_STEP, HALF)
             b += 1
             total += _less_zeros(e, SCALE, XS, b // SHARE, b, n, m, SCALES_K, blocks, XS_STEP, HALF)
         else:
-            d = _product(w, TERMS, k + at, start, rows, width, TILE, COLUMNS)
+            d = _product(w, TERMS, k + at, start, rows, width, TILE, COLUMNS, CHAINED)
             of_row = tl.load(XS + step * XS_STEP + m)
             if FORM == FP8_BLOCKS:
                 scale = tl.load(SCALE + (FIRST + n) // 128 * SCALES_K + step)
@@ -145,7 +161,7 @@ def _e4m3_linear(
     X, TERMS, XS, W, SCALE, TAIL, Y, SQUARES, rows, N, K, SCALES_K, FIRST, TAIL_N, STRIDE,
     XS_STEP, eps, FORM: tl.constexpr, HALF: tl.constexpr, SHARE: tl.constexpr,
     BLOCKS: tl.constexpr, PADDED: tl.constexpr, PARTS: tl.constexpr, GATED: tl.constexpr,
-    COLUMNS: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr,
+    COLUMNS: tl.constexpr, CHAINED: tl.constexpr, TILE: tl.constexpr, STAGES: tl.constexpr,
     EVEN: tl.constexpr, TAIL_COLUMNS: tl.constexpr, TAIL_GROUPS: tl.constexpr,
     TAIL_TILE: tl.constexpr, TAIL_DEPTH: tl.constexpr, TAIL_STAGES: tl.constexpr,
     TAIL_EVEN: tl.constexpr,
@@ -167,13 +183,13 @@ def _e4m3_linear(
             _e4m3_tile(
                 TERMS, XS, W, SCALE, Y, SQUARES, tile - tails, 0, start, rows, N, K, SCALES_K,
                 FIRST, STRIDE, XS_STEP, eps, FORM, HALF, SHARE, BLOCKS, PADDED, 1, GATED, COLUMNS,
-                TILE, STAGES, EVEN,
+                CHAINED, TILE, STAGES, EVEN,
             )  # fmt: skip
     else:
         _e4m3_tile(
             TERMS, XS, W, SCALE, Y, SQUARES, tile, tl.program_id(2), start, rows, N, K, SCALES_K,
             FIRST, STRIDE, XS_STEP, eps, FORM, HALF, SHARE, BLOCKS, PADDED, PARTS, GATED, COLUMNS,
-                TILE, STAGES, EVEN,
+                CHAINED, TILE, STAGES, EVEN,
         )  # fmt: skip
 
 
@@ -254,9 +270,10 @@ def fill_with_tail(x: Rows, form: Taken, tail: Tensor, y: Tensor) -> None:
     _launch(x, form, y, tile, columns, tail=tail, tail_options=options)
 
 
-def fill_block(x: Tensor, form: Taken, y: Tensor, tile: Tile, *, gated: bool = False) -> None:
+def fill_block(x: Rows, form: Taken, y: Tensor, tile: Tile, *, gated: bool = False) -> None:
     """The same for a block of any number of rows."""
-    _launch(x, form, y, tile, _columns_for(len(x), tile.columns), gated=gated)
+    columns = _columns_for(len(multiplied(x)), tile.columns)
+    _launch(x, form, y, tile, columns, gated=gated, chained=True)
 
 
 def _columns_for(rows: int, most: int) -> int:
@@ -281,7 +298,7 @@ _NO_TAIL = {
 
 def _launch(
     x: Rows, form: Taken, y: Tensor, tile: Tile, columns: int, *, gated: bool = False,
-    tail: Tensor | None = None, tail_options: dict[str, Any] = _NO_TAIL,
+    chained: bool = False, tail: Tensor | None = None, tail_options: dict[str, Any] = _NO_TAIL,
 ) -> None:  # fmt: skip
     terms, read, rows = terms_of(x), _Read.of(form), multiplied(x)
     count, k = rows.shape
@@ -295,6 +312,6 @@ def _launch(
         rows, terms.numbers, terms.scales, read.weight, read.scale, rows if tail is None else tail,
         y, squares, count, n, k, read.step, read.first, tail_n, y.stride(-2),
         terms.scales.stride(1), eps, **norm, **read.constants(form), PARTS=parts, GATED=gated,
-        COLUMNS=columns, TILE=tile.rows, STAGES=tile.stages,
+        COLUMNS=columns, CHAINED=chained, TILE=tile.rows, STAGES=tile.stages,
         num_stages=tile.stages, num_warps=tile.warps, **tail_options, **FOLLOWING,
     )  # fmt: skip

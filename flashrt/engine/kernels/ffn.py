@@ -5,10 +5,16 @@ Reference: `flashrt.engine.ffn`. `at` [3] int32 says in its last word how many r
 
 from torch import Tensor
 
-from flashrt.engine.kernels.blocklinear import block_linear_parts, block_silu_mul
+from flashrt.engine.kernels.blocklinear import (
+    BlockRows,
+    block_linear_parts,
+    block_silu_mul,
+    takes_block_terms,
+)
 from flashrt.engine.kernels.experts import block_mixture, rows_mixture
 from flashrt.engine.kernels.linear import rows_linear_parts, rows_silu_mul, takes_terms
 from flashrt.engine.kernels.norm import HalfNorm
+from flashrt.engine.kernels.plain import multiplied
 from flashrt.engine.weights import FfnWeights, MlpWeights
 
 
@@ -24,8 +30,13 @@ def ffn_takes_terms(weights: FfnWeights) -> bool:
     return isinstance(weights, MlpWeights) and takes_terms(weights.gate_up)
 
 
-def block_ffn(x: Tensor, weights: FfnWeights, at: Tensor) -> Tensor:
+def ffn_takes_block_terms(weights: FfnWeights, rows: int) -> bool:
+    """Whether a block of so many is."""
+    return isinstance(weights, MlpWeights) and takes_block_terms(weights.gate_up, rows)
+
+
+def block_ffn(x: BlockRows, weights: FfnWeights, at: Tensor) -> Tensor:
     """Of a block x [T, h] bfloat16 -> parts [P, T, h], to be added in order."""
     if isinstance(weights, MlpWeights):
         return block_linear_parts(block_silu_mul(x, weights.gate_up), weights.down)
-    return block_mixture(x, weights, at)
+    return block_mixture(multiplied(x), weights, at)

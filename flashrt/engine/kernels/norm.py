@@ -13,9 +13,10 @@ from flashrt.engine.kernels.terms import Terms, WithTerms, store_terms
 
 @triton.jit(do_not_specialize=["rows"])
 def _add_norm(
-    PARTS, X, SCALE, Y, rows, N, eps, COUNT: tl.constexpr, BLOCK: tl.constexpr
+    PARTS, X, SCALE, Y, TERMS, SCALES, rows, N, eps, STRIDE, COUNT: tl.constexpr,
+    BLOCK: tl.constexpr, SPLIT: tl.constexpr,
 ):  # fmt: skip
-    """One row a program: X += the parts in their order; Y = X / rms(X) * SCALE."""
+    """One row a program: X += the parts in their order; Y = X / rms(X) * SCALE, and its terms."""
     follow()
     m = tl.program_id(0)
     n = tl.arange(0, BLOCK)
@@ -30,7 +31,12 @@ def _add_norm(
         x = rounded.to(tl.float32)
     inverse = tl.rsqrt(tl.sum(x * x, 0) / N + eps)
     scale = tl.load(SCALE + n, mask=live, other=0.0)
-    tl.store(Y + m * N + n, (x * inverse * scale).to(Y.dtype.element_ty), mask=live)
+    y = (x * inverse * scale).to(Y.dtype.element_ty)
+    tl.store(Y + m * N + n, y, mask=live)
+    if SPLIT > 0:
+        blocks = tl.reshape(y.to(tl.float32), (SPLIT, BLOCK // SPLIT))
+        of = tl.arange(0, SPLIT)
+        store_terms(TERMS, SCALES, blocks, m, of, rows, tl.cdiv(N, BLOCK // SPLIT), STRIDE)
 
 
 def add_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> Tensor:
@@ -38,14 +44,27 @@ def add_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> Tens
 
     x [M, N]; parts [P, M, N] of any dtype, or None to add nothing; scale [N] float32.
     """
+    return _normed(x, parts, scale, eps, None)
+
+
+def add_split_norm(x: Tensor, parts: Tensor | None, scale: Tensor, eps: float) -> WithTerms:
+    """The same with its terms; N is at least a block of theirs."""
+    terms = Terms.empty(len(x), x.shape[1], x.device)
+    return WithTerms(_normed(x, parts, scale, eps, terms), terms)
+
+
+def _normed(
+    x: Tensor, parts: Tensor | None, scale: Tensor, eps: float, terms: Terms | None
+) -> Tensor:
     rows, n = x.shape
     y = torch.empty_like(x)
     count = 0 if parts is None else len(parts)
     block = triton.next_power_of_2(n)
     warps = max(1, min(16, block // 256))
     _add_norm[(rows,)](
-        x if parts is None else parts, x, scale, y, rows, n, eps,
-        COUNT=count, BLOCK=block, num_warps=warps, **FOLLOWING,
+        x if parts is None else parts, x, scale, y, *_targets(terms, y), rows, n, eps,
+        terms.scales.stride(1) if terms else 0, COUNT=count, BLOCK=block,
+        SPLIT=block // TERMS_BLOCK if terms else 0, num_warps=warps, **FOLLOWING,
     )  # fmt: skip
     return y
 

@@ -171,8 +171,8 @@ E4M3_MEASURED: Mapping[tuple[str, int, int], Tile] = {
     ("Int4", 5120, 17408): Tile(128, 2 * BLOCK, 4, 3, parts=6),
 }
 
-E4M3_BLOCK = Tile(128, BLOCK, 4, 3, columns=32)
-"""Of a block of rows."""
+E4M3_BLOCK_COLUMNS = {"Fp8Blocks": 64, "Fp8Rows": 64, "Int4": 32}
+"""Rows of a block that meet a tile together; of int4 a step has two sums under way."""
 
 
 def e4m3_tile(form: str, n: int, k: int) -> Tile:
@@ -187,6 +187,6 @@ def e4m3_tile(form: str, n: int, k: int) -> Tile:
 
 def e4m3_block_tile(form: str, n: int, k: int, rows: int) -> Tile:
     """The same of a block of `rows`."""
-    tile = attrs.evolve(E4M3_BLOCK, depth=E4M3[form].depth)
+    tile = Tile(128, E4M3[form].depth, 4, 3, columns=E4M3_BLOCK_COLUMNS[form])
     programs = -(-n // tile.rows) * -(-rows // tile.columns)
     return _split(tile, k, programs, PACKED_BLOCK_PROGRAMS)

@@ -64,7 +64,10 @@ def test_norms_make_the_terms_of_their_results(rows: int):
     o, z = noise(rows, 48, 128), noise(rows, 48, 128, seed=2, dtype=torch.bfloat16)
     gated = norm.split_gated_norm(o, z, scale[:128].contiguous(), 1e-6)
 
-    for made, of in ((half.terms, half.rows), (gated.terms, gated.rows)):
+    whole = norm.add_split_norm(x, None, scale, 1e-6)
+
+    of_each = ((half.terms, half.rows), (gated.terms, gated.rows), (whole.terms, whole.rows))
+    for made, of in of_each:
         assert made is not None
         alone = Terms.of(of)
         assert torch.equal(made.numbers.view(torch.uint8), alone.numbers.view(torch.uint8))
