@@ -216,7 +216,7 @@ class AgentService:
     def _now(self) -> Now:
         running = self._worker.running is not None
         cache_bytes = {
-            "segments": self._voice.renderer.held_bytes,
+            **self._voice.renderer.cache_bytes,
             "grammars": self._constraints.held_bytes,
             "answers": self.answers.held_bytes,
             **self._worker.activity.held.cache_bytes,
@@ -270,7 +270,7 @@ class AgentService:
             tokenize_ms=tokenize_ms,
             seed=sampling.seed,
             draft_tokens=sampling.draft_tokens,
-            prompt_ids=prompt.ids,
+            prompt_ids=prompt,
         )
         return WorkItem(
             request=request, prompt=prompt, turn=turn, record=record, cancel=cancel, waiter=waiter

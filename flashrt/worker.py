@@ -2,7 +2,8 @@
 
 Loop-visible state (lifecycles, sinks, records) changes on the loop only: at pick-up and in
 `_deliver`. The thread sends events, and reads `CancelToken.cancelled`. At most one batch of events
-is under way; if the loop falls behind, the thread waits for it, so no queue builds up between them.
+is under way (`flashrt.outbox`); if the loop falls behind, the thread waits for it, so no queue
+builds up between them.
 """
 
 import contextlib
@@ -17,8 +18,9 @@ import trio
 from flashrt.errors import EngineFailed, FlashRTError, QueueFull, Unavailable
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.items import Failed, Finished, Item, Output, SessionItem, WorkItem
-from flashrt.metrics.activity import Activity, Held
+from flashrt.metrics.activity import Activity, Held, Holdings
 from flashrt.metrics.ledger import Ledger
+from flashrt.outbox import Outbox
 from flashrt.policy.driving import Batches
 from flashrt.policy.session_calls import SessionCalls
 from flashrt.policy.steps import Advance, Fetch, Lift, Performer, Prefill, Restore, Step, StepResult
@@ -92,7 +94,6 @@ class EngineWorker:
         self._queue_timeout_s = queue_timeout_s
         self._arrived = trio.Event()
         self._running: Item | None = None
-        self._in_flight = False
         self._fault: BaseException | None = None
         self._restore_ms: float | None = None
         self._tidy = tidy
@@ -103,6 +104,7 @@ class EngineWorker:
         self._park_s: float | None = None
         self._parked = trio.Event()
         self.activity = Activity()
+        self._holdings = Holdings(turns.policy)
 
     # -- on the trio loop ----------------------------------------
 
@@ -235,7 +237,6 @@ class EngineWorker:
 
     def _deliver(self, batch: _Batch) -> None:
         """Move the item's machines by one step's events. Runs on the loop and must not raise."""
-        self._in_flight = False
         if not batch.item.record.closed:
             batch.item.record.graph_capture_count += batch.graph_captures
             batch.item.record.restore_ms = batch.restore_ms
@@ -259,7 +260,7 @@ class EngineWorker:
                 record.session = session
                 record.prefix_action = plan.action.value
                 record.cached_tokens = record.processed_tokens = plan.cached_tokens
-                record.prompt_ids = plan.ids
+                record.prompt_ids = plan.used
                 record.replayed_tokens = plan.used.replayed_tokens
                 record.miss = plan.miss
             case Progressed(position):
@@ -326,6 +327,11 @@ class EngineWorker:
     # -- on the engine thread ----------------------------------------
 
     def _thread(self) -> None:
+        self._outbox = Outbox(self._trio, self._deliver)
+        with contextlib.closing(self._outbox):
+            self._work()
+
+    def _work(self) -> None:
         wait_s = math.inf
         while self._park_s is None:
             self._serve_next(wait_s)
@@ -342,7 +348,10 @@ class EngineWorker:
         held = self._turns.policy.store.report()
         item = trio.from_thread.run(self._next_item, wait_s, held)
         if item is not None:
-            self._serve(item)
+            try:
+                self._serve(item)
+            finally:
+                self._outbox.flush()
 
     def _serve(self, item: Item) -> None:
         engine = self._performer.engine
@@ -353,7 +362,7 @@ class EngineWorker:
                     raise self._fault
                 if events:
                     captures, seen = engine.graph_capture_count - seen, engine.graph_capture_count
-                    self._post(self._batch(item, events, captures))
+                    self._outbox.post(self._batch(item, events, captures))
                 trio.from_thread.check_cancelled()
 
     def _run(self, item: Item) -> Batches:
@@ -364,16 +373,8 @@ class EngineWorker:
                 return self._calls.run(item.work, self._perform)
 
     def _batch(self, item: Item, events: tuple[TurnEvent, ...], captures: int) -> _Batch:
-        policy = self._turns.policy
-        return _Batch(
-            item,
-            events,
-            time.perf_counter(),
-            captures,
-            self._restore_ms,
-            policy.store.report(),
-            Held.by(policy),
-        )
+        at, restore_ms = time.perf_counter(), self._restore_ms
+        return _Batch(item, events, at, captures, restore_ms, *self._holdings.behind(events))
 
     def _perform(self, step: Step) -> StepResult:
         """One step; what it took is what the policy's next estimates are made of."""
@@ -391,10 +392,3 @@ class EngineWorker:
             case Prefill() | Advance() if isinstance(result, int):
                 costs.prefilled(result - position, ms)
         return result
-
-    def _post(self, batch: _Batch) -> None:
-        if self._in_flight:
-            trio.from_thread.run_sync(self._deliver, batch)
-        else:
-            self._in_flight = True
-            self._trio.run_sync_soon(self._deliver, batch)

@@ -29,7 +29,11 @@ ROOMS = {
     "items": ("metrics", "policy", "chat", "engine.protocol", "fsm", "errors"),
     "shelf": ("disk", "policy", "engine.protocol", "errors"),
     "tending": ("shelf", "disk", "policy", "errors"),
-    "worker": ("tending", "items", "metrics", "policy", "chat", "engine.protocol", "fsm", "errors"),
+    "outbox": (),
+    "worker": (
+        *("outbox", "tending", "items", "metrics", "policy", "chat", "engine.protocol", "fsm"),
+        "errors",
+    ),
     "overview": ("worker", "items", "metrics", "errors"),
     "namespaces": ("chat",),
     "admission": ("worker", "items", "metrics", "policy", "fsm", "errors"),
@@ -71,7 +75,7 @@ STRANGERS = {
     "hypercorn": ("http.server", "serve"),
     "prometheus_client": ("metrics",),
     "trio": (
-        *("items", "worker", "overview", "service", "http", "serve", "client"),
+        *("items", "outbox", "worker", "overview", "service", "http", "serve", "client"),
         *("bench.soak", "bench.overhead", "bench.engine"),
     ),
     "time": (

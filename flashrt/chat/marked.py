@@ -6,6 +6,7 @@ from typing import Any, NamedTuple
 
 import attrs
 
+from flashrt.chat.loops import NO_ROUNDS, Rounds
 from flashrt.chat.template import CLOSE, OPEN, Template
 from flashrt.errors import BadRequest
 
@@ -33,6 +34,10 @@ class Marked:
         """What stands in front of `mark`."""
         return attrs.evolve(self, text=self.text.partition(mark)[0])
 
+    def behind(self, start: str) -> "Marked":
+        """What stands behind `start`, with which this begins."""
+        return attrs.evolve(self, text=self.text[len(start) :])
+
     def pieces(self) -> list[Piece]:
         """The text cut at its control tokens, without marks."""
         return [piece for piece in self._cut() if piece.text]
@@ -59,10 +64,19 @@ class Marked:
         return text
 
 
-def render_marked(template: Template, values: dict[str, Any]) -> Marked:
-    """Render `values` so that no string in them can pass for a control token of the template."""
-    if not _holds_mark(values):
-        return Marked(template.render(values))
+def render_marked(
+    template: Template,
+    values: dict[str, Any],
+    rounds: Rounds = NO_ROUNDS,
+    *,
+    plain: bool = False,
+) -> Marked:
+    """Render `values` so that no string in them can pass for a control token of the template.
+
+    `plain`: it is known that none of them holds a mark. `rounds`: see `Template.render`.
+    """
+    if plain or not holds_mark(values):
+        return Marked(template.render(values, rounds))
     first, second = private_characters(values, template.source, 2)
     stand_ins = (first, second)
     table = str.maketrans(dict(zip((OPEN, CLOSE), stand_ins, strict=True)))
@@ -95,13 +109,14 @@ def opens_thinking(pieces: Sequence[Piece], control: Container[str]) -> bool:
     return last == THINK_OPEN
 
 
-def _holds_mark(value: Any) -> bool:
+def holds_mark(value: Any) -> bool:
+    """Whether one of our marks is in a string of this JSON."""
     if isinstance(value, str):
         return not value.isascii() and (OPEN in value or CLOSE in value)
     if isinstance(value, dict):
-        return any(map(_holds_mark, value)) or any(map(_holds_mark, value.values()))
+        return any(map(holds_mark, value)) or any(map(holds_mark, value.values()))
     if isinstance(value, list | tuple):
-        return any(map(_holds_mark, value))
+        return any(map(holds_mark, value))
     return False
 
 

@@ -2,13 +2,15 @@
 
 import json
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import groupby
 from typing import Any
 
 from flashrt.chat.billing import without_billing
 from flashrt.chat.nesting import too_deep
 from flashrt.chat.request import Json
+from flashrt.chat.seen import Reading
 from flashrt.errors import BadRequest
 
 ROLES = {
@@ -47,32 +49,37 @@ session. Users are refused instead; they can say it in words."""
 INLINE_THINKING = re.compile(r"\s*<think>(.*?)</think>", re.DOTALL)
 
 
-def normalized(messages: Sequence[Json], *, late_system: bool = True) -> list[Json]:
-    """Fresh messages with `role`, `content` as a string, and what else templates read.
+def normalized(
+    messages: Sequence[Json], *, late_system: bool = True, seen: Reading | None = None
+) -> list[Json]:
+    """Messages with `role`, `content` as a string, and what else templates read.
 
     Leading system messages become one. A later one stays where it is; without `late_system` (the
     template refuses it there) it becomes a user message in its place, so the prompt before it
     stays the same. Results stand in the order of the calls that they answer, where that is clear:
     some clients send them as they finish. Unknown fields are dropped, and so is a billing line in
     the first system text. Normalising twice changes
-    nothing.
+    nothing. With `seen` equal messages are one object, which nobody may change.
 
     Raises BadRequest that names the message.
     """
     if not messages:
         raise BadRequest("`messages` is empty; it needs at least one message.", param="messages")
-    plain = [_message(message, f"messages[{i}]") for i, message in enumerate(messages)]
-    if plain[0]["role"] == "system":
-        plain[0]["content"] = without_billing(plain[0]["content"])
+    read = _message if seen is None else partial(_seen_message, seen)
+    same: Callable[[Json], Json] = (lambda message: message) if seen is None else seen.same
+    plain = [read(message, f"messages[{i}]") for i, message in enumerate(messages)]
     leading = next((i for i, m in enumerate(plain) if m["role"] != "system"), len(plain))
-    if leading > 1:
-        joined = "\n\n".join(m["content"] for m in plain[:leading])
-        plain[:leading] = [{"role": "system", "content": joined}]
+    if leading:
+        texts = [m["content"] for m in plain[:leading]]
+        joined = "\n\n".join([without_billing(texts[0]), *texts[1:]])
+        plain[:leading] = [same({"role": "system", "content": joined})]
     if not late_system:
-        for message in plain[1:]:
-            if message["role"] == "system":
-                message["role"] = "user"
+        plain[1:] = [same({**m, "role": "user"}) if m["role"] == "system" else m for m in plain[1:]]
     return _with_results_in_order(plain)
+
+
+def _seen_message(seen: Reading, message: Any, where: str) -> Json:
+    return seen.read(message, lambda: _message(message, where))
 
 
 def _message(message: Any, where: str) -> Json:

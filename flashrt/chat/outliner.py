@@ -1,6 +1,6 @@
 """Cuts a rendered prompt into the parts of its outline and gives each its key."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import accumulate
 
 import attrs
@@ -41,7 +41,7 @@ class Talk:
     """A request on its way through the template, its messages normalised.
 
     `joined`: how many of the client's messages went into the first one besides it. `open_field`:
-    where in the last message the answer goes on.
+    where in the last message the answer goes on. `plain`: none of our marks is in any of it.
     """
 
     messages: list[Json]
@@ -50,6 +50,16 @@ class Talk:
     joined: int = 0
     sent: int = 0
     open_field: str | None = None
+    plain: bool = False
+
+
+@attrs.frozen
+class Known:
+    """The parts with which an outline begins, of the first `messages`, and its head."""
+
+    parts: tuple[Part, ...]
+    messages: int
+    head: Head
 
 
 class Outliner:
@@ -74,21 +84,30 @@ class Outliner:
         self._tells_time = tells_time
         self._args: dict[str, str] = {}
 
-    def outline(self, segments: Sequence[Segment], talk: Talk) -> Outline | None:
-        """None where what was rendered does not have the turns that the messages have."""
-        answers = [i for i, m in enumerate(talk.messages) if m["role"] == "assistant"]
+    def outline(
+        self, segments: Sequence[Segment], talk: Talk, known: Known | None = None
+    ) -> Outline | None:
+        """None where what was rendered does not have the turns that the messages have.
+
+        `known`: parts that this outline begins with; an answer comes next.
+        """
+        start = known.parts[-1].stop_segment if known is not None else 0
+        first = known.messages if known is not None else 0
+        answers = [
+            i for i, m in enumerate(talk.messages[first:], first) if m["role"] == "assistant"
+        ]
         key = CONTROL + self._turn.opening
-        starts = [i for i, segment in enumerate(segments) if segment.key == key]
+        starts = [i for i in range(start, len(segments)) if segments[i].key == key]
         openings = [i for i in starts if self._turn.opens(segments, i)]
         ends = self._ends(segments, openings)
         if ends is None or len(openings) != len(answers) + (talk.open_field is None):
             return None
         try:
-            head = self._head(talk)
-            parts = tuple(self._parts(segments, talk, answers, openings, ends, head))
+            head = self._head(talk) if known is None else known.head
+            parts = tuple(self._parts(segments, talk, answers, openings, ends, head, known))
         except NOT_JSON:
             return None
-        return Outline(parts, talk.sent, head)
+        return Outline(parts if known is None else known.parts + parts, talk.sent, head)
 
     def _ends(self, segments: Sequence[Segment], openings: Sequence[int]) -> list[int] | None:
         """Behind which segment each of the assistant's turns ends; the last one is open."""
@@ -109,11 +128,14 @@ class Outliner:
         openings: Sequence[int],
         ends: Sequence[int],
         head: Head,
+        known: Known | None,
     ) -> Iterator[Part]:
-        positions = [0, *accumulate(segment.token_count for segment in segments)]
-        done = self._system_end(segments, openings[0])
+        positions = _positions(segments, known)
+        done = self._system_end(segments, openings[0]) if known is None else openings[0]
         message = 0
-        if done:
+        if known is not None:
+            message = known.messages
+        elif done:
             keyed = [segment.key for segment in segments[:done]] if self._tells_time else ()
             key = digest("system", *attrs.astuple(head), *keyed)
             yield Part(PartKind.SYSTEM, positions[done], done, key, first_message=0)
@@ -212,6 +234,15 @@ class Outliner:
             if shown is None or shown != self._history({k: args[k] for k in args if k != name})
         }
         return sorted_json(counts) if counts else ""
+
+
+def _positions(segments: Sequence[Segment], known: Known | None) -> Mapping[int, int]:
+    """Where each segment begins, and the last one ends; only behind what is known."""
+    start, position = 0, 0
+    if known is not None:
+        start, position = known.parts[-1].stop_segment, known.parts[-1].stop
+    counts = (segment.token_count for segment in segments[start:])
+    return dict(enumerate(accumulate(counts, initial=position), start))
 
 
 def _starts(segments: Sequence[Segment], ids: tuple[int, ...]) -> bool:

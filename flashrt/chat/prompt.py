@@ -20,7 +20,47 @@ prompt; and a part of an outline, beside its texts."""
 
 
 def _packed(ids: Iterable[int]) -> bytes:
-    return array(ID_TYPE, ids).tobytes()
+    return ids if isinstance(ids, bytes) else array(ID_TYPE, ids).tobytes()
+
+
+class PackedIds(Sequence[int]):
+    """Ids held in 4 bytes each: what is long and comes with every turn is not made into objects."""
+
+    packed: bytes
+
+    @property
+    def ids(self) -> tuple[int, ...]:
+        """All of them, made anew at each call."""
+        return tuple(array(ID_TYPE, self.packed))
+
+    @overload
+    def __getitem__(self, index: int) -> int: ...
+    @overload
+    def __getitem__(self, index: slice) -> tuple[int, ...]: ...
+    def __getitem__(self, index: int | slice) -> int | tuple[int, ...]:
+        found = self._view[index]
+        return found if isinstance(found, int) else tuple(found)
+
+    def __len__(self) -> int:
+        return len(self.packed) // ID_BYTES
+
+    def __iter__(self) -> Iterator[int]:
+        return iter(self._view)
+
+    @property
+    def _view(self) -> "memoryview[int]":
+        return memoryview(self.packed).cast("i")
+
+    def index(self, value: int, start: int = 0, stop: int | None = None) -> int:
+        """Where an id stands first, as of a tuple."""
+        start, stop, _ = slice(start, stop).indices(len(self))
+        wanted, end = _packed([value]), stop * ID_BYTES
+        at = self.packed.find(wanted, start * ID_BYTES, end)
+        while at % ID_BYTES and at >= 0:
+            at = self.packed.find(wanted, at + 1, end)
+        if at < 0:
+            raise ValueError(f"{value} is not in these ids")
+        return at // ID_BYTES
 
 
 @attrs.frozen
@@ -92,24 +132,17 @@ class Wording:
 
 
 @attrs.frozen(eq=False)
-class Prompt(Sequence[int]):
+class Prompt(PackedIds):
     """The canonical ids of one request, as a sequence, and the segments behind them.
 
     `opens_thinking`: the generation prompt left a think block open, so the answer starts in it.
     `outline` is None for bare ids and text, and where the template's turns are not recognised.
     """
 
-    ids: tuple[int, ...]
+    packed: bytes = attrs.field(alias="ids", converter=_packed, repr=False)
     segments: tuple[Segment, ...]
     opens_thinking: bool = False
     outline: Outline | None = None
-    packed: bytes = attrs.field(init=False, repr=False)
-
-    @packed.default
-    def _pack(self) -> bytes:
-        if not self.segments:
-            return _packed(self.ids)
-        return b"".join(segment.packed for segment in self.segments)
 
     @classmethod
     def from_segments(
@@ -120,8 +153,8 @@ class Prompt(Sequence[int]):
         outline: Outline | None = None,
     ) -> "Prompt":
         """Join segments; they follow each other without a gap."""
-        ids = tuple(array(ID_TYPE, b"".join(segment.packed for segment in segments)))
-        return cls(ids, tuple(segments), opens_thinking, outline)
+        packed = b"".join([segment.packed for segment in segments])
+        return cls(packed, tuple(segments), opens_thinking, outline)
 
     @classmethod
     def from_ids(cls, ids: Sequence[int]) -> "Prompt":
@@ -133,16 +166,3 @@ class Prompt(Sequence[int]):
     def wording(self) -> Wording:
         """What to keep of it for a comparison."""
         return Wording() if self.outline is None else Wording(self.segments, self.outline)
-
-    @overload
-    def __getitem__(self, index: int) -> int: ...
-    @overload
-    def __getitem__(self, index: slice) -> tuple[int, ...]: ...
-    def __getitem__(self, index: int | slice) -> int | tuple[int, ...]:
-        return self.ids[index]
-
-    def __len__(self) -> int:
-        return len(self.ids)
-
-    def __iter__(self) -> Iterator[int]:
-        return iter(self.ids)

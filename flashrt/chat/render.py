@@ -2,8 +2,12 @@
 
 from collections.abc import Sequence
 
+import attrs
+
+from flashrt.chat.beginnings import Beginnings
 from flashrt.chat.continuing import open_field, render_open, without_empty_end
-from flashrt.chat.marked import Marked, Piece, opens_thinking, render_marked
+from flashrt.chat.loops import KnownRounds, Rounds
+from flashrt.chat.marked import Marked, Piece, holds_mark, opens_thinking, render_marked
 from flashrt.chat.messages import normalized
 from flashrt.chat.outliner import (
     HISTORY,
@@ -15,6 +19,7 @@ from flashrt.chat.outliner import (
 from flashrt.chat.probes import find_turn_marks, require_whole_control, takes_late_system
 from flashrt.chat.prompt import Prompt
 from flashrt.chat.request import AgentRequest, Json
+from flashrt.chat.seen import Seen
 from flashrt.chat.segments import SegmentCache
 from flashrt.chat.template import Template
 from flashrt.chat.tokenizer import Tokenizer
@@ -22,7 +27,7 @@ from flashrt.chat.turns import find_answer_turn, strips_content, strips_system
 from flashrt.errors import BadRequest
 
 CACHED_BYTES_MAX = 32 << 20
-"""What the segment cache may hold: two million ids with their text, some dozens of histories."""
+"""What each cache may hold: two million ids with their text, some dozens of histories."""
 
 
 class Renderer:
@@ -42,17 +47,27 @@ class Renderer:
         self._tokenizer = tokenizer
         self._template = template
         self._cache = SegmentCache(tokenizer, cached_bytes_max)
+        self._seen = Seen(holds_mark, cached_bytes_max)
+        self._rounds = KnownRounds(cached_bytes_max)
+        self._cached_bytes_max = cached_bytes_max
         self._late_system = True
         require_whole_control(self._show, tokenizer.control)
         self._late_system = takes_late_system(self._show)
         self.turn_marks = find_turn_marks(self._show, self._cache.segments)
         self.strips_content = strips_content(self._show)
+        self._beginnings: Beginnings | None = None
         self._outliner = self._find_outliner()
 
     @property
-    def held_bytes(self) -> int:
-        """What its cache holds."""
-        return self._cache.held_bytes
+    def cache_bytes(self) -> dict[str, int]:
+        """What its caches hold, by name."""
+        beginnings = 0 if self._beginnings is None else self._beginnings.held_bytes
+        return {
+            "beginnings": beginnings,
+            "messages": self._seen.held_bytes,
+            "rounds": self._rounds.held_bytes,
+            "segments": self._cache.held_bytes,
+        }
 
     def render(self, request: AgentRequest) -> Prompt:
         """The canonical ids of a request. Raises BadRequest."""
@@ -69,26 +84,34 @@ class Renderer:
 
     def to_prompt(self, marked: Marked, talk: Talk | None = None) -> Prompt:
         """The second half: to segments and ids, and with `talk` to an outline."""
-        pieces = marked.pieces()
-        segments = self._cache.segments(pieces)
-        outline = None
-        if talk is not None and self._outliner is not None:
-            outline = self._outliner.outline(segments, talk)
-        return Prompt.from_segments(
-            segments,
+        after = None if self._beginnings is None else self._beginnings.of(marked)
+        rest = marked if after is None else marked.behind(after.text)
+        pieces = rest.pieces()
+        new = Prompt.from_segments(
+            self._cache.segments(pieces),
             opens_thinking=opens_thinking(pieces, self._tokenizer.control),
-            outline=outline,
         )
+        if after is not None:
+            packed, segments = after.packed + new.packed, after.segments + new.segments
+            new = Prompt(packed, segments, new.opens_thinking)
+        if talk is None or self._outliner is None or self._beginnings is None:
+            return new
+        known = None if after is None else after.known(talk)
+        prompt = attrs.evolve(new, outline=self._outliner.outline(new.segments, talk, known))
+        self._beginnings.keep(marked, prompt, talk, after)
+        return prompt
 
     def _talk(self, request: AgentRequest) -> Talk:
-        sent = request.messages or ()
-        messages = normalized(sent, late_system=self._late_system)
+        sent, reading = request.messages or (), self._seen.reading()
+        messages = normalized(sent, late_system=self._late_system, seen=reading)
+        tools, args = reading.same(request.tools), reading.same(request.template_args)
         joined = len(sent) - len(messages)
         field = None
         if request.continues_last:
             messages = without_empty_end(messages)
             field = open_field(messages)
-        return Talk(messages, request.tools, request.template_args, joined, len(sent), field)
+        plain = not reading.asked
+        return Talk(messages, tools, args, joined, len(sent), field, plain)
 
     def _marked(self, talk: Talk) -> Marked:
         values = {
@@ -99,7 +122,8 @@ class Renderer:
         }
         if talk.open_field is not None:
             return render_open(self._template, values, talk.open_field)
-        return render_marked(self._template, values)
+        rounds = Rounds(self._rounds, (talk.args, talk.tools))
+        return render_marked(self._template, values, rounds, plain=talk.plain)
 
     def _find_outliner(self) -> Outliner | None:
         turn = find_answer_turn(self._show)
@@ -114,6 +138,7 @@ class Renderer:
                 return None
             return until_generation(self._cache.segments(pieces), turn)
 
+        self._beginnings = Beginnings(turn.opening, self._cached_bytes_max)
         return Outliner(
             turn,
             self.turn_marks,

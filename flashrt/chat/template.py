@@ -13,6 +13,7 @@ from jinja2 import nodes
 from jinja2.parser import Parser
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 
+from flashrt.chat.loops import FILTERS, NO_ROUNDS, ROUNDS, Rounds, remember_rounds
 from flashrt.chat.tokenizer import read_json
 from flashrt.errors import BadRequest, CannotServe
 
@@ -32,6 +33,8 @@ RENDER_ERRORS = (
     RecursionError,
 )
 """What a template raises over values that it did not expect."""
+
+DICT_ATTRIBUTES = frozenset(dir(dict))
 
 NOT_ASCII_NOR_PRIVATE = re.compile("[^\x00-\x7f\U000f0000-\U0010ffff]")
 
@@ -66,6 +69,7 @@ class Template:
         for leaf in tree.find_all((nodes.TemplateData, nodes.Const)):
             _mark_leaf(leaf, mark)
         self.source = source
+        remember_rounds(tree)
         code = environment.compile(tree)
         shared = environment.make_globals(
             {name: mark(token) for name, token in (named_tokens or {}).items()}
@@ -83,10 +87,14 @@ class Template:
         """From a checkpoint directory. Raises CannotServe where there is none."""
         return cls(find_source(path), control, named_tokens, now)
 
-    def render(self, values: Mapping[str, Any]) -> str:
-        """The text, its control tokens marked. Raises BadRequest with the template's own words."""
+    def render(self, values: Mapping[str, Any], rounds: Rounds = NO_ROUNDS) -> str:
+        """The text, its control tokens marked. Raises BadRequest with the template's own words.
+
+        `rounds`: those of this rendering; of earlier ones with the same frame nothing is written
+        again.
+        """
         try:
-            return self._template.render(values)
+            return self._template.render({**values, ROUNDS: rounds})
         except RENDER_ERRORS as error:
             words = str(error) or type(error).__name__
             raise BadRequest(
@@ -127,13 +135,27 @@ class GenerationTag(jinja2.ext.Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
+class JsonEnvironment(ImmutableSandboxedEnvironment):
+    """The sandbox, with a short way to the fields of JSON objects: they are most of what is read.
+
+    Attributes come first, as ever: an object's own methods are not hidden by its fields.
+    """
+
+    def getattr(self, obj: Any, attribute: str) -> Any:
+        """A field of a dict, or whatever the sandbox says."""
+        if type(obj) is dict and attribute in obj and attribute not in DICT_ATTRIBUTES:
+            return obj[attribute]
+        return super().getattr(obj, attribute)
+
+
 def _environment(now: Callable[[], datetime.datetime]) -> ImmutableSandboxedEnvironment:
-    environment = ImmutableSandboxedEnvironment(
+    environment = JsonEnvironment(
         trim_blocks=True,
         lstrip_blocks=True,
         extensions=[GenerationTag, jinja2.ext.loopcontrols],
     )
     environment.filters["tojson"] = _to_json
+    environment.filters.update(FILTERS)
     environment.globals["raise_exception"] = _raise_exception
     environment.globals["strftime_now"] = lambda form: now().strftime(form)
     return environment

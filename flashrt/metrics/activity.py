@@ -59,15 +59,38 @@ class Held:
     @classmethod
     def by(cls, policy: AutoPrefixPolicy) -> "Held":
         """At a boundary, on the engine thread."""
-        hot = policy.hot
-        live = None
-        if hot is not None:
-            live = Hot(hot.session.name, hot.session.namespace, hot.journal.processed)
         remembered = {
             "sessions": policy.sessions.held_bytes,
             "replay": policy.memory.held_bytes,
         }
-        return cls(live, policy.store.kinds(), remembered)
+        return cls(_hot_of(policy), policy.store.kinds(), remembered)
+
+
+def _hot_of(policy: AutoPrefixPolicy) -> Hot | None:
+    hot = policy.hot
+    if hot is None:
+        return None
+    return Hot(hot.session.name, hot.session.namespace, hot.journal.processed)
+
+
+class Holdings:
+    """Reports of what the engine thread holds, behind each step. Engine thread only.
+
+    Where an answer has grown and nothing else has happened, the live state alone is told anew:
+    every token waits for this.
+    """
+
+    def __init__(self, policy: AutoPrefixPolicy) -> None:
+        self._policy = policy
+        self._capsules, self._held = policy.store.report(), Held.by(policy)
+
+    def behind(self, events: Iterable[TurnEvent]) -> tuple[Mapping[str, object], Held]:
+        """What the store holds, and what is held in all; `events`: those of the step."""
+        if all(isinstance(event, Answered) for event in events):
+            live = _hot_of(self._policy)
+            return self._capsules, Held(live, self._held.kinds, self._held.cache_bytes)
+        self._capsules, self._held = self._policy.store.report(), Held.by(self._policy)
+        return self._capsules, self._held
 
 
 class Activity:

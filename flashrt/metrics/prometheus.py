@@ -44,7 +44,16 @@ PREFIX = "flashrt_"
 DRAFTERS = ("mtp", "lookup")
 """Who may draft. What this engine has besides comes with its first draft."""
 
-CACHES = ("segments", "grammars", "sessions", "replay", "answers")
+CACHES = (
+    "beginnings",
+    "messages",
+    "rounds",
+    "segments",
+    "grammars",
+    "sessions",
+    "replay",
+    "answers",
+)
 """What is remembered beside saved states, each within a room of its own."""
 
 ENDINGS = tuple(state.name for state in Life if state in LIFECYCLE.terminal)

@@ -1,7 +1,7 @@
 """The record of one request: the `flashrt` block, the log lines and all totals are views of it."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import attrs
 
@@ -24,7 +24,7 @@ class RequestRecord:
     """The wall clock at `enqueued_at`."""
     tokenize_ms: float = 0.0
     seed: int = 0
-    prompt_ids: tuple[int, ...] = ()
+    prompt_ids: Sequence[int] = ()
     started_at: float | None = None
     prefilled_at: float | None = None
     first_token_at: float | None = None

@@ -245,7 +245,7 @@ class AutoPrefixPolicy:
 
     def _used(self, prompt: Prompt, salt: str) -> Replayed:
         used = self.memory.replay(salt, prompt)
-        if len(used.ids) >= self._max_seq > len(prompt.ids):
+        if len(used) >= self._max_seq > len(prompt):
             return Replayed.canonical(prompt, used.digest)
         return used
 
@@ -259,7 +259,7 @@ class AutoPrefixPolicy:
     def _sooner_entry(self, used: Replayed, salt: str, hot: Hot | None) -> Entry | None:
         """The capsule from which the first token comes soonest, if that is sooner than from what
         is hot: of each tier the deepest."""
-        total, reached = len(used.ids), hot.journal.processed if hot else 0
+        total, reached = len(used), hot.journal.processed if hot else 0
         deepest: dict[Tier | None, Entry] = {}
         for entry in self.store.reaching(salt, used.packed, reached):
             deepest.setdefault(entry.tier, entry)
@@ -325,7 +325,7 @@ def _relation_to(session: Session, used: Replayed) -> Relation:
 
 def _nothing_new(journal: Journal, used: Replayed) -> bool:
     """Whether the state has processed all ids, or all but its pending one."""
-    left = used.ids[journal.processed :]
+    left = used[journal.processed :]
     return left in ((), journal.pending)
 
 

@@ -26,9 +26,9 @@ class Pin:
         cls, wish: int | bool | None, plan: PrefixPlan, rule: CutRule, store: CapsuleStore
     ) -> "Pin":
         """The wish, along `plan`."""
-        cuts = rule.cuts(plan.ids) if wish else ()
+        cuts = rule.cuts(plan.used) if wish else ()
         if wish is True:
-            system_end = rule.system_end(plan.ids)
+            system_end = rule.system_end(plan.used)
             cut = system_end if system_end in cuts else max(cuts, default=None)
         else:
             cut = max((c for c in cuts if c <= int(wish or 0)), default=None)
@@ -43,7 +43,7 @@ class Pin:
         if self.cut is None:
             return {
                 "refused": f"flashrt_pin_prefix is {str(self.wish).lower()}, but the prompt of "
-                f"{len(self.plan.ids)} tokens has no cut at or below it; cuts are the end of the "
+                f"{len(self.plan.used)} tokens has no cut at or below it; cuts are the end of the "
                 "system turn and the multiples of --chunk-tokens"
             }
         return self.at_cut() if self.cut <= self.plan.cached_tokens else None

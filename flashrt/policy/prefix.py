@@ -50,7 +50,7 @@ class PrefixPlan:
     @property
     def new_ids(self) -> tuple[int, ...]:
         """The ids to be fed."""
-        return self.used.ids[self.cached_tokens :]
+        return self.used[self.cached_tokens :]
 
 
 def choose_action(

@@ -9,16 +9,15 @@ used again, and only what comes behind is taken as rendered.
 
 import hashlib
 import sys
-from array import array
 from collections import Counter, OrderedDict, defaultdict
 from collections.abc import Iterator, Sequence
 
 import attrs
 
 from flashrt.chat.outline import Part, PartKind
-from flashrt.chat.prompt import Prompt
+from flashrt.chat.prompt import PackedIds, Prompt
 from flashrt.chat.visible import Visible
-from flashrt.engine.protocol import ID_BYTES, ID_TYPE, pack_ids
+from flashrt.engine.protocol import ID_BYTES, pack_ids
 
 REPLAY_BYTES_MAX = 32 << 20
 """What is remembered, an id in 4 bytes: some hundred long conversations."""
@@ -56,14 +55,13 @@ class Place:
 
 
 @attrs.frozen(eq=False)
-class Replayed:
+class Replayed(PackedIds):
     """A prompt as it is really used; `replayed_tokens` of its ids are not taken as rendered.
 
     `digest` names what the client sees up to the generation prompt; None: nobody comes back to it,
     as where the prompt is bare ids. `place`: the last known place, which ends at `kept` ids.
     """
 
-    ids: tuple[int, ...]
     packed: bytes
     replayed_tokens: int = 0
     digest: str | None = None
@@ -73,7 +71,7 @@ class Replayed:
     @classmethod
     def canonical(cls, prompt: Prompt, digest: str | None = None) -> "Replayed":
         """As rendered."""
-        return cls(prompt.ids, prompt.packed, digest=digest)
+        return cls(prompt.packed, digest=digest)
 
 
 class ReplayMemory:
@@ -217,9 +215,8 @@ def _assembled(
         base += closing
     packed = base + prompt.packed[stop * ID_BYTES :]
     if packed == prompt.packed:
-        return Replayed(prompt.ids, prompt.packed, 0, digest, place, kept)
-    ids = tuple(array(ID_TYPE, packed))
-    return Replayed(ids, packed, kept, digest, place, kept)
+        return Replayed(prompt.packed, 0, digest, place, kept)
+    return Replayed(packed, kept, digest, place, kept)
 
 
 def _packed_line(place: Place) -> Iterator[bytes]:

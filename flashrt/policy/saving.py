@@ -3,7 +3,7 @@
 No capsule adds a cut, and none may fail a request: what goes wrong here costs time later (G8).
 """
 
-from collections.abc import Collection, Generator, Mapping
+from collections.abc import Collection, Generator, Mapping, Sequence
 from typing import Any
 
 import attrs
@@ -52,7 +52,7 @@ class Saver:
         except Exception as error:
             self.events.append(Saved(error=f"{type(error).__name__}: {error}"))
 
-    def kind_of_cut(self, ids: tuple[int, ...], cut: int, asked: int) -> Kind | None:
+    def kind_of_cut(self, ids: Sequence[int], cut: int, asked: int) -> Kind | None:
         """What the state at a cut of a prefill is kept as; None: it is not kept.
 
         `asked`: where the user's newest message ends; some templates show what comes behind it in

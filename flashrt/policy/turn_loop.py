@@ -72,7 +72,7 @@ class _Run:
         """Where the user's newest message ends in the ids as used; 0: nobody knows."""
         prompt = self.turn.prompt
         asked = prompt.outline.asked if prompt.outline is not None else 0
-        return max(0, len(self.plan.ids) - len(prompt) + asked) if asked else 0
+        return max(0, len(self.plan.used) - len(prompt) + asked) if asked else 0
 
     @property
     def messages(self) -> int | None:
@@ -163,7 +163,7 @@ class TurnLoop:
             journal = yield from self._state_of(plan)
             if journal is not None:
                 break
-        boundary = self.cut_rule.last_turn_end(plan.ids, ROLLBACK_MAX) or len(plan.ids)
+        boundary = self.cut_rule.last_turn_end(plan.used, ROLLBACK_MAX) or len(plan.used)
         session = self.policy.begin(plan, turn.prompt, boundary, turn.session_hint)
         self._events.append(Planned(plan, session.name))
         pin = Pin.of(turn.pin_prefix, plan, self.cut_rule, self.policy.store)
@@ -194,7 +194,7 @@ class TurnLoop:
         if entry is None:
             assert hot is not None, f"{plan.action} of nothing"
             return hot.journal.copy()
-        return (yield from self.restored(entry, plan.ids))
+        return (yield from self.restored(entry, plan.used))
 
     def restored(
         self, entry: Entry, ids: Sequence[int]
@@ -226,7 +226,7 @@ class TurnLoop:
         self._events.append(Prefilled(run.journal.lineage))
 
     def _feed(self, run: _Run) -> Steps:
-        plan, journal, ids = run.plan, run.journal, run.plan.ids
+        plan, journal, ids = run.plan, run.journal, run.plan.used
         self._check(run)
         self.boundary.fire(BoundaryEvent.PREFILL)
         self.policy.forget()
@@ -305,7 +305,7 @@ class TurnLoop:
     def _save_cut(self, run: _Run) -> Steps:
         """At a cut of a prefill: what the spacing keeps, and what was asked to be pinned."""
         position = run.journal.processed
-        kind = self._saver.kind_of_cut(run.plan.ids, position, run.asked)
+        kind = self._saver.kind_of_cut(run.plan.used, position, run.asked)
         pins = run.pin.cut == position
         if kind is not None or pins:
             yield from self._saver.save(run.spot(kind or Kind.CUT))
@@ -314,7 +314,7 @@ class TurnLoop:
 
     def _save_prompt(self, run: _Run) -> Steps:
         """Before the generation prompt: taken by length from the block that is just done."""
-        boundary = self.cut_rule.last_turn_end(run.plan.ids, ROLLBACK_MAX)
+        boundary = self.cut_rule.last_turn_end(run.plan.used, ROLLBACK_MAX)
         if boundary is not None and boundary > run.plan.cached_tokens:
             yield from self._saver.save(run.spot(Kind.PROMPT, boundary))
 

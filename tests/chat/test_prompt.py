@@ -1,5 +1,7 @@
 """A prompt is the sequence of its ids, and keeps its segments."""
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -36,3 +38,26 @@ def test_an_id_prompt_is_one_segment_named_by_its_content():
 def test_a_prompt_without_segments_is_packed_all_the_same():
     """By its ids."""
     assert Prompt((1, 2), ()).packed == pack_ids([1, 2])
+
+
+@given(
+    st.lists(st.sampled_from([1, 256, 65536, 2**24, 0, 257])),
+    st.integers(-9, 9),
+    st.integers(-9, 9),
+    st.sampled_from([None, 1, 2, -1]),
+)
+def test_packed_ids_are_read_like_a_tuple(ids: list[int], start: int, stop: int, step: int | None):
+    """Also where the bytes of an id stand across two others."""
+    packed, plain = Prompt(ids, ()), tuple(ids)
+
+    assert packed[start:stop:step] == plain[start:stop:step]
+    assert [packed[i] for i in range(-len(ids), len(ids))] == [*plain, *plain]
+    for wanted in (0, 1, 256, 65536):
+        assert found(packed, wanted, start, stop) == found(plain, wanted, start, stop)
+
+
+def found(ids: Sequence[int], *where: int) -> int | None:
+    try:
+        return ids.index(*where)
+    except ValueError:
+        return None

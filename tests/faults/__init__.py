@@ -5,6 +5,7 @@
 
 from tests.faults import (
     ahead,
+    again,
     bench,
     cancel,
     chat,
@@ -45,6 +46,7 @@ FAULTS: tuple[Fault, ...] = (
     *drafts.FAULTS,
     *ahead.FAULTS,
     *chat.FAULTS,
+    *again.FAULTS,
     *shell.FAULTS,
     *responses.FAULTS,
     *cancel.FAULTS,

@@ -26,7 +26,7 @@ FAULTS = (
     Fault(
         "marks of a client that are not taken out",
         "flashrt/chat/marked.py",
-        "    if not _holds_mark(values):",
+        "    if plain or not holds_mark(values):",
         "    if True:",
         ("tests/chat/test_marked.py", *RENDER),
         "a client that knows our marks could write control tokens",
@@ -351,8 +351,8 @@ FAULTS = (
     Fault(
         "a billing line that stays",
         "flashrt/chat/messages.py",
-        '    if plain[0]["role"] == "system":',
-        "    if False:",
+        "[without_billing(texts[0]), *texts[1:]]",
+        "texts",
         BILLING,
         "every session would read its opening again",
     ),

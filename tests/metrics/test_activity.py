@@ -1,12 +1,17 @@
 """How far the running request is, and how fast it goes."""
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from flashrt.chat.prompt import Prompt
+from flashrt.engine.protocol import SamplingParams
 from flashrt.fsm.lifecycle import Life
-from flashrt.metrics.activity import RATE_WINDOW_S, Activity, Held, Hot, Rate, waiting
+from flashrt.metrics.activity import RATE_WINDOW_S, Activity, Held, Holdings, Hot, Rate, waiting
 from flashrt.metrics.record import RequestRecord
-from flashrt.policy.turn import Answered, Pinned, Prefilled, Progressed
+from flashrt.policy.turn import Answered, Pinned, Prefilled, Progressed, Turn
+from tests.answers import IdAnswer
+from tests.policy.turns import Flag, Server, opening, said
 
 STEPS = st.lists(
     st.tuples(st.floats(0.001, 3.0), st.integers(1, 64)), min_size=1, max_size=30
@@ -82,3 +87,27 @@ def test_a_waiting_request_has_an_age_and_a_length():
     """And none of its ids."""
     shown = waiting(record(prompt_ids=(1, 2, 3)), Life.QUEUED, now=1.25)
     assert shown == {"request_id": "r", "state": "QUEUED", "age_ms": 250.0, "prompt_tokens": 3}
+
+
+@pytest.mark.parametrize("budget", [0, 3000, 10**9])
+def test_holdings_are_told_as_they_are_behind_every_step(budget: int):
+    """Turns that go on, fork, come back and are pinned, with room for some states, none or all:
+    no step hides what has changed, those of an answer among them."""
+    server = Server(budget)
+    holdings, answered = Holdings(server.policy), 0
+    start = opening(*range(40))
+    for number, pin in enumerate((None, True, None, False, None, None)):
+        prompt = start + said(*(at % 60 for at in range(number % 3, 30 + 20 * (number % 4))))
+        turn = Turn(
+            prompt=Prompt.from_ids(prompt),
+            sampling=SamplingParams(),
+            answer=IdAnswer(5),
+            cancel=Flag(),
+            pin_prefix=pin,
+        )
+        for events in server.loop.run(turn, server.performer.perform):
+            if events:
+                told = holdings.behind(events)
+                assert told == (server.policy.store.report(), Held.by(server.policy))
+                answered += any(isinstance(event, Answered) for event in events)
+    assert answered >= 30
