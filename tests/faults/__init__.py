@@ -4,8 +4,8 @@
 """
 
 from tests.faults import (
-    ahead,
     again,
+    ahead,
     bench,
     cancel,
     chat,
