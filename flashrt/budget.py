@@ -5,8 +5,9 @@ MIB = 1 << 20
 CPU_SHARE, CPU_MOST = 4, 8 << 30
 """A quarter of the free memory, and no more than this: others use the machine too."""
 
-HOST_SHARE = 2
-"""Beside a GPU: half of the free host memory; it is pinned, and no other program gets it back."""
+HOST_SHARE, HOST_MOST = 2, 64 << 30
+"""Beside a GPU: half of the free host memory, and no more than this: it is pinned, which takes its
+time at start, and no other program gets it back."""
 
 DISK_SHARE, DISK_MOST = 2, 64 << 30
 """Half of what is free where the files are, and no more than this."""
@@ -34,7 +35,7 @@ def host_budget_bytes(wish_mib: int, *, free_bytes: int, on_gpu: bool) -> int:
     """Of the host's memory. On a CPU the engine's memory is the host's: nothing, unless wished."""
     if wish_mib >= 0:
         return wish_mib * MIB
-    return free_bytes // HOST_SHARE if on_gpu else 0
+    return min(free_bytes // HOST_SHARE, HOST_MOST) // MIB * MIB if on_gpu else 0
 
 
 def disk_budget_bytes(wish_mib: int, *, free_bytes: int, held_bytes: int) -> int:

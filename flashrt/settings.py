@@ -168,8 +168,9 @@ class Settings:
     )
     host_capsule_budget_mb: int = setting(
         -1,
-        "memory of the host in MiB for saved states that a GPU has no room for; auto is half of "
-        "what is free, and nothing where the model itself runs in that memory",
+        "memory of the host in MiB for saved states that a GPU has no room for, pinned at start "
+        "and kept; auto is half of what is free, at most 64 GiB or what the system pins, and "
+        "nothing where the model itself runs in that memory",
         least=0,
         most=1 << 24,
         auto=-1,

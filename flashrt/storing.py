@@ -2,9 +2,10 @@
 
 import os
 import shutil
+import time
 from pathlib import Path
 
-from flashrt.budget import disk_budget_bytes, host_budget_bytes
+from flashrt.budget import MIB, disk_budget_bytes, host_budget_bytes
 from flashrt.disk import CapsuleDirectory
 from flashrt.engine.placement import free_bytes
 from flashrt.engine.protocol import Engine, EngineInfo
@@ -30,13 +31,39 @@ def refuse_conflicts(settings: Settings) -> None:
 def capsule_store(
     settings: Settings, limits: Limits, engine: Engine, shelf: DiskShelf | None
 ) -> CapsuleStore:
-    """The engine's memory, the host's, and the disk behind `shelf`."""
-    host = host_budget_bytes(
-        settings.host_capsule_budget_mb,
-        free_bytes=free_bytes("cpu"),
-        on_gpu=engine.info.on_gpu,
-    )
-    return CapsuleStore(limits.capsule_budget_bytes, host, engine, shelf)
+    """The engine's memory, the host's, which is taken here, and the disk behind `shelf`.
+
+    Raises CannotServe where the host has not what was asked for.
+    """
+    free, wish_mib = free_bytes("cpu"), settings.host_capsule_budget_mb
+    on_gpu = engine.info.on_gpu
+    size = host_budget_bytes(wish_mib, free_bytes=free, on_gpu=on_gpu)
+    if on_gpu and size:
+        size = _pinned_bytes(engine, size, wish_mib, free)
+    return CapsuleStore(limits.capsule_budget_bytes, size, engine, shelf)
+
+
+def _pinned_bytes(engine: Engine, size: int, wish_mib: int, free: int) -> int:
+    """Take so much of the host's memory, and say so, since that takes time; what was taken.
+
+    Where nothing was asked for, less will do.
+    """
+    flag = f"--host-capsule-budget-mb {wish_mib}"
+    if wish_mib >= 0 and size > free:
+        raise CannotServe(
+            f"{flag}: only {free // MIB} MiB of the host's memory are free; ask for less"
+        )
+    print(f"host      pinning {size // MIB} MiB for saved states", flush=True)
+    start = time.monotonic()
+    taken = engine.take_host(size)
+    if taken < size and wish_mib >= 0:
+        raise CannotServe(
+            f"{flag}: the system pins only {taken // MIB} MiB (the log says why); ask for that or "
+            "less"
+        )
+    less = "" if taken == size else f", all that the system pins of {size // MIB}"
+    print(f"host      {taken // MIB} MiB in {time.monotonic() - start:.1f} s{less}", flush=True)
+    return taken
 
 
 def disk_shelf(settings: Settings, info: EngineInfo) -> DiskShelf | None:

@@ -33,10 +33,15 @@ def test_auto_leaves_memory_for_others(free, on_gpu, want):
 
 @pytest.mark.parametrize(
     ("wish", "free", "on_gpu", "want"),
-    [(-1, 100 * GIB, True, 50 * GIB), (-1, 100 * GIB, False, 0), (0, GIB, True, 0)],
+    [
+        (-1, 100 * GIB, True, 50 * GIB),
+        (-1, 400 * GIB, True, 64 * GIB),
+        (-1, 100 * GIB, False, 0),
+        (0, GIB, True, 0),
+    ],
 )
 def test_the_hosts_memory_is_a_tier_beside_a_gpu(wish, free, on_gpu, want):
-    """Half of it; on a CPU it is the engine's own."""
+    """Half of it, at most 64 GiB; on a CPU it is the engine's own."""
     assert host_budget_bytes(wish, free_bytes=free, on_gpu=on_gpu) == want
     assert host_budget_bytes(7, free_bytes=free, on_gpu=on_gpu) == 7 << 20
 

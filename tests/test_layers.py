@@ -80,7 +80,7 @@ STRANGERS = {
     ),
     "time": (
         *("worker", "overview", "service", "http", "serve", "cli", "client", "demo", "bench"),
-        *("admission", "session_desk", "disk", "shelf", "tending"),
+        *("admission", "session_desk", "disk", "shelf", "tending", "storing"),
     ),
     "random": ("service", "http", "serve", "demo", "bench"),
     "secrets": ("overview", "service", "http", "serve"),

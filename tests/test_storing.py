@@ -66,6 +66,45 @@ def test_a_size_without_a_directory_ends_the_start():
     refuse_conflicts(settings())
 
 
+class BesideAGpu(FakeEngine):
+    """Whose host pins at most `most` bytes."""
+
+    def __init__(self, most):
+        super().__init__()
+        self._info, self.most = ON_GPU, most
+
+    def take_host(self, size_bytes, /):
+        return super().take_host(min(size_bytes, self.most))
+
+
+def test_beside_a_gpu_the_hosts_memory_is_taken_at_start(capsys):
+    """And told, before and behind: it takes its time."""
+    engine = BesideAGpu(1 << 40)
+    store = capsule_store(settings(host_capsule_budget_mb=3), LIMITS, engine, None)
+    assert store.report()["host_budget_bytes"] == 3 << 20
+    list(engine.prefill([1] * 9))
+    assert engine.host_bytes(1) > 1
+    first, second = capsys.readouterr().out.splitlines()
+    assert first == "host      pinning 3 MiB for saved states"
+    assert second.startswith("host      3 MiB in ")
+
+
+@pytest.mark.parametrize(("wish", "most"), [(3, 2 << 20), (1 << 24, 1 << 60)])
+def test_host_memory_that_is_not_to_be_had_ends_the_start(wish, most):
+    """What there is is named, with the way out."""
+    asked = settings(host_capsule_budget_mb=wish)
+    with pytest.raises(CannotServe, match=rf"--host-capsule-budget-mb {wish}: .*less") as refused:
+        capsule_store(asked, LIMITS, BesideAGpu(most), None)
+    assert "only" in str(refused.value)
+
+
+def test_where_nothing_was_asked_for_less_will_do(capsys):
+    """The budget is what was pinned, whole pages of it."""
+    store = capsule_store(settings(), LIMITS, BesideAGpu(5 << 20), None)
+    assert store.report()["host_budget_bytes"] == 5 << 20
+    assert "all that the system pins of" in capsys.readouterr().out
+
+
 def test_a_gpu_keeps_some_of_its_budget_free():
     """Copies run beside its work; on a CPU there is no beside."""
     assert headroom_bytes(LIMITS, INFO) == 0

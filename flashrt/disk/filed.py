@@ -12,12 +12,18 @@ ID_BYTES = 4
 class HostBuffer:
     """One named buffer as bytes, rows in C order, in this machine's byte order.
 
-    `dtype` is one of `flashrt.disk.tensors.DTYPES`; `data` has exactly the bytes of `shape`.
+    `dtype` is one of `flashrt.disk.tensors.DTYPES`; `data` has exactly the bytes of `shape`, which
+    may lie in pieces.
     """
 
     dtype: str
     shape: tuple[int, ...]
-    data: bytes | bytearray | memoryview
+    data: bytes | bytearray | memoryview | tuple[memoryview, ...]
+
+    @property
+    def pieces(self) -> tuple[memoryview, ...]:
+        """Its bytes, one view behind the other."""
+        return self.data if isinstance(self.data, tuple) else (memoryview(self.data),)
 
 
 Buffers = Mapping[str, HostBuffer]

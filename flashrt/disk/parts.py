@@ -24,7 +24,7 @@ class Draft:
     def of(cls, buffers: Buffers) -> "Draft":
         """Raises BadBuffers for what cannot be written."""
         layout = laid_out(buffers)
-        views = [memoryview(buffers[name].data) for name in layout.entries]
+        views = [piece for name in layout.entries for piece in buffers[name].pieces]
         # A view of nothing cannot be cast, and has nothing to write.
         data: list[Chunk] = [view.cast("B") for view in views if view.nbytes]
         chunks: tuple[Chunk, ...] = (layout.header, *data)

@@ -90,7 +90,8 @@ def laid_out(buffers: Buffers) -> Layout:
     for name, buffer in buffers.items():
         if buffer.dtype not in DTYPES:
             raise BadBuffers(f"buffer {name!r} is of dtype {buffer.dtype!r}")
-        need, have = _size(buffer.dtype, buffer.shape), memoryview(buffer.data).nbytes
+        need = _size(buffer.dtype, buffer.shape)
+        have = sum(piece.nbytes for piece in buffer.pieces)
         if need != have:
             raise BadBuffers(
                 f"buffer {name!r} of {buffer.dtype} {list(buffer.shape)} has {have:,} bytes, "

@@ -5,12 +5,15 @@ leads, lags, mixes two sessions or survives a reset changes the text.
 """
 
 import hashlib
+import weakref
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import attrs
 import numpy as np
 
+from flashrt.engine.pages import Pages
 from flashrt.engine.protocol import (
     ROLLBACK_MAX,
     Capsule,
@@ -28,6 +31,9 @@ from flashrt.engine.protocol import (
 from flashrt.engine.rowblocks import LiveRows
 
 T = TypeVar("T")
+
+PAGE_BYTES = 64
+"""Of host memory that was taken: eight ids."""
 
 
 @attrs.frozen(eq=False)
@@ -70,6 +76,8 @@ class FakeEngine:
         self._pending: int | None = None
         self._floor = 0
         self._rows = LiveRows()
+        self._pages: Pages | None = None
+        self._gone: deque[range] = deque()
 
     @property
     def info(self) -> EngineInfo:
@@ -155,7 +163,32 @@ class FakeEngine:
         self._pending = capsule.pending
         self._floor = self.position
 
+    def take_host(self, size_bytes: int, /) -> int:
+        """Whole pages; none of them is there, but they are counted."""
+        self._pages = Pages([range(size_bytes // PAGE_BYTES)])
+        return self._pages.count * PAGE_BYTES
+
+    def host_bytes(self, size_bytes: int, /) -> int:
+        """In whole pages of what was taken."""
+        pages = -(-size_bytes // PAGE_BYTES)
+        return size_bytes if self._pages is None else pages * PAGE_BYTES
+
     def to_host(self, buffers: Mapping[str, Any], /) -> FakeCopy:
+        """A plain copy, all parts of which lie in one array."""
+        room = np.empty(sum(buffer.nbytes for buffer in buffers.values()), dtype=np.uint8)
+        if self._pages is not None:
+            while self._gone:
+                self._pages.give(self._gone.popleft())
+            for run in self._pages.take(self.host_bytes(room.nbytes) // PAGE_BYTES):
+                weakref.finalize(room, self._gone.append, run).atexit = False
+        copy, start = {}, 0
+        for name, buffer in buffers.items():
+            copy[name] = room[start : start + buffer.nbytes].view(buffer.dtype)
+            copy[name][:] = buffer
+            start += buffer.nbytes
+        return FakeCopy(copy)
+
+    def for_file(self, buffers: Mapping[str, Any], /) -> FakeCopy:
         """A plain copy."""
         return FakeCopy({name: buffer.copy() for name, buffer in buffers.items()})
 
@@ -172,9 +205,10 @@ class FakeEngine:
 
     def from_bytes(self, raw: Mapping[str, RawBuffer], /) -> Mapping[str, Any]:
         """Arrays of 64-bit integers."""
-        if any(b.dtype != "int64" or len(b.data) != 8 * b.shape[0] for b in raw.values()):
+        data = {name: b"".join(b.pieces) for name, b in raw.items()}
+        if any(b.dtype != "int64" or len(data[n]) != 8 * b.shape[0] for n, b in raw.items()):
             raise ValueError(f"no buffers of the fake engine: {sorted(raw)}")
-        return {name: np.frombuffer(b.data, np.int64) for name, b in raw.items()}
+        return {name: np.frombuffer(joined, np.int64) for name, joined in data.items()}
 
     def refill(self, block: RowBlock, /) -> Mapping[str, Any]:
         """The ids of the block."""

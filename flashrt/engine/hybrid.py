@@ -39,7 +39,7 @@ from flashrt.engine.protocol import (
 )
 from flashrt.engine.sampler import Sampler, Shortlist
 from flashrt.engine.selfcheck import check_rows
-from flashrt.engine.speculate import Draft, Drafting, accept, drafts_for
+from flashrt.engine.speculate import Draft, Drafting, accept, drafts_for, limits_of
 from flashrt.engine.weights import ModelWeights
 from flashrt.errors import CannotServe, EngineFailed, OutOfMemory
 
@@ -224,14 +224,29 @@ class HybridEngine:
         except Exception as error:
             self._forget()
             raise EngineFailed(f"the capsule's buffers do not fit: {error}") from error
+        finally:
+            for buffers in (capsule.state, *(block.buffers for block in capsule.rows)):
+                self._copies.arrived(buffers)
         self._journal = list(tokens)
 
+    def take_host(self, size_bytes: int, /) -> int:
+        """Pinned memory beside a GPU."""
+        return self._copies.take(size_bytes)
+
+    def host_bytes(self, size_bytes: int, /) -> int:
+        """In whole pages of what was taken."""
+        return self._copies.rounded(size_bytes)
+
     def to_host(self, buffers: Mapping[str, Any], /) -> HostCopy:
-        """On a side stream of a GPU, into pinned memory."""
+        """On a side stream of a GPU, into pinned memory if some was taken."""
         return self._copies.begin(buffers)
 
+    def for_file(self, buffers: Mapping[str, Any], /) -> HostCopy:
+        """By a thread beside a GPU."""
+        return self._copies.apart(buffers)
+
     def to_device(self, buffers: Mapping[str, Any], /) -> Mapping[str, Any]:
-        """One copy over the bus; on a CPU the buffers are where they should be."""
+        """Once over the bus; on a CPU the buffers are where they should be."""
         return self._copies.back(buffers)
 
     def to_bytes(self, buffers: Mapping[str, Any], /) -> Mapping[str, RawBuffer]:
@@ -309,11 +324,8 @@ class HybridEngine:
         ahead = device_chooses(drafting, params, constraint)
         accepted: tuple[int, ...] = ()
         while len(self._journal) < self._info.max_seq:
-            draft, allowed = self._drafted(drafting), None
-            if constraint:
-                allowed = constraint(accepted, draft.ids)
-                if len(allowed) != 1 + len(draft.ids):
-                    raise EngineMisuse(f"{len(allowed)} limits for {1 + len(draft.ids)} rows")
+            draft = self._drafted(drafting)
+            allowed = limits_of(constraint, accepted, draft.ids)
             accepted, told = self._verified(draft, params, allowed, ahead)
             drafting.observe(draft, accepted)
             yield DecodeChunk(accepted, len(draft.ids), draft.drafter if draft.ids else "", told)

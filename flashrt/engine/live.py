@@ -25,6 +25,7 @@ from flashrt.engine.linear import ROWS_MAX
 from flashrt.engine.model import Model
 from flashrt.engine.moving import as_wide
 from flashrt.engine.mtp import Choose, MtpState
+from flashrt.engine.paged import Paged, first_rows
 from flashrt.engine.passes import ring_index
 from flashrt.engine.protocol import Capsule
 from flashrt.engine.rowblocks import LiveRows
@@ -267,10 +268,10 @@ class LiveState:
     def _load_rows(self, start: int, stop: int, saved: Mapping[str, Tensor]) -> None:
         """Rows [start, stop) of buffers that begin at `start` and may reach further."""
         b = self.buffers
-        _put(b.kv[:, :, :, start:stop], saved["kv"][:, :, :, : stop - start], "kv")
+        _put(b.kv[:, :, :, start:stop], first_rows(saved["kv"], stop - start), "kv")
         if b.mtp_kv is not None:
             slots = _slots(start, stop)
-            rows = saved["mtp_kv"][:, :, : slots.stop - slots.start]
+            rows = first_rows(saved["mtp_kv"], slots.stop - slots.start)
             _put(b.mtp_kv[:, :, slots], rows, "mtp_kv")
 
     def _anchors_before(self, chunk: int) -> Tensor:
@@ -290,7 +291,7 @@ def _slots(start: int, stop: int) -> slice:
     return slice(max(0, start - 1), max(0, stop - 1))
 
 
-def _put(target: Tensor, saved: Tensor, name: str) -> None:
+def _put(target: Tensor, saved: Tensor | Paged, name: str) -> None:
     """Copy, also from host memory; a plain assignment would stretch or convert what does not fit.
 
     Raises ValueError.
@@ -300,6 +301,9 @@ def _put(target: Tensor, saved: Tensor, name: str) -> None:
             f"{name!r} is {saved.dtype} {tuple(saved.shape)}; this state has "
             f"{target.dtype} {tuple(target.shape)}"
         )
+    if isinstance(saved, Paged):
+        saved.into(target)
+        return
     as_wide(target).copy_(as_wide(saved))
 
 

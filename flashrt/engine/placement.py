@@ -6,6 +6,7 @@ from pathlib import Path
 import attrs
 import torch
 
+from flashrt.engine import quota
 from flashrt.engine.kvcache import KV_DTYPES, check_served
 from flashrt.errors import CannotServe
 
@@ -71,12 +72,15 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 def free_bytes(device: str) -> int:
-    """Memory of a device that nobody uses now; of a CPU's what the system can give away."""
+    """Memory of a device that nobody uses now; of a CPU's what the system can give away, and lets
+    this process have."""
     if device.startswith("cuda"):
         return int(torch.cuda.mem_get_info(torch.device(device))[0])
     try:
         lines = Path("/proc/meminfo").read_text(encoding="ascii").splitlines()
         kib = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+        free = int(kib) << 10
     except (OSError, StopIteration):
-        return os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
-    return int(kib) << 10
+        free = os.sysconf("SC_AVPHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    left = quota.left_bytes()
+    return free if left is None else min(free, left)

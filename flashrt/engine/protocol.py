@@ -188,11 +188,20 @@ class RawBuffer:
 
     dtype: str
     shape: tuple[int, ...]
-    data: bytes | bytearray | memoryview
+    data: bytes | bytearray | memoryview | tuple[memoryview, ...]
+    """Several: in pieces, one behind the other."""
+
+    @property
+    def pieces(self) -> tuple[memoryview, ...]:
+        """Its bytes, one view behind the other."""
+        return self.data if isinstance(self.data, tuple) else (memoryview(self.data),)
 
 
 class HostCopy(Protocol):
-    """Buffers on their way to host memory. What is copied must live until it is done."""
+    """Buffers on their way to host memory. What is copied may not change until it is done.
+
+    A copy that nobody refers to is given up.
+    """
 
     @property
     def done(self) -> bool:
@@ -207,8 +216,27 @@ class HostCopy(Protocol):
 class Carrier(Protocol):
     """Moves buffers of capsules between the engine's memory, the host's, and bytes. Only reads."""
 
+    def take_host(self, size_bytes: int, /) -> int:
+        """Take host memory for all copies of `to_host`, once and at start; how much there is.
+
+        From then on these copies take nothing else; until then they are limited by the system only.
+        """
+        ...
+
+    def host_bytes(self, size_bytes: int, /) -> int:
+        """What one copy of so many bytes takes of it. Whatever fits by the sum of these fits."""
+        ...
+
     def to_host(self, buffers: Mapping[str, Any], /) -> HostCopy:
-        """Begin a copy in host memory, beside whatever the engine computes."""
+        """Begin a copy in host memory, beside whatever the engine computes.
+
+        Its room is free again when nobody refers to its buffers, or to bytes of them. Raises
+        MemoryError where there is none.
+        """
+        ...
+
+    def for_file(self, buffers: Mapping[str, Any], /) -> HostCopy:
+        """The same in memory that does not count, for what is gone as soon as it is written."""
         ...
 
     def to_device(self, buffers: Mapping[str, Any], /) -> Mapping[str, Any]:

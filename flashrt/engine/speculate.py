@@ -14,7 +14,7 @@ from flashrt.engine.drafting.depth import LOOKUP, MTP, Choice, Costs, DraftDepth
 from flashrt.engine.drafting.lookup import PromptLookup
 from flashrt.engine.live import LiveState
 from flashrt.engine.mtp import likeliest
-from flashrt.engine.protocol import EngineMisuse, SamplingParams
+from flashrt.engine.protocol import Constraint, EngineMisuse, RowConstraint, SamplingParams
 from flashrt.engine.sampler import NoFiniteLogits, Sampler, takes_likeliest
 
 COSTS = {
@@ -121,6 +121,19 @@ def drafts_for(
     costs = COSTS[live.model.device.type]
     depth = DraftDepth(most, costs=costs, drafters=drafters, exact=params.draft_tokens)
     return AdaptiveDrafts(live, sampler, lookup, depth, params)
+
+
+def limits_of(
+    constraint: Constraint | None, accepted: Sequence[int], draft: Sequence[int]
+) -> Sequence[RowConstraint] | None:
+    """What each row of a step may choose, behind the ids `accepted` by the step before; None:
+    anything. Raises EngineMisuse where the rows are not those of the draft."""
+    if constraint is None:
+        return None
+    allowed = constraint(accepted, draft)
+    if len(allowed) != 1 + len(draft):
+        raise EngineMisuse(f"{len(allowed)} limits for {1 + len(draft)} rows")
+    return allowed
 
 
 def accept(

@@ -41,8 +41,9 @@ class CapsuleStore(Raising):
         shelf: Shelf | None = None,
     ) -> None:
         """Without a `carrier` nothing can be moved, and there is one tier."""
-        tiers = Tiers(budget_bytes, host_budget_bytes if carrier is not None else 0)
-        filer = None
+        tiers, filer = Tiers(budget_bytes), None
+        if carrier is not None:
+            tiers = Tiers(budget_bytes, host_budget_bytes, carrier.host_bytes)
         if carrier is not None and shelf is not None:
             filer = Filer(shelf, carrier, tiers)
         super().__init__(tiers, carrier, filer)
@@ -292,8 +293,10 @@ class CapsuleStore(Raising):
         """Where the engine's memory is too small for it: a copy, and what was copied goes."""
         capsule = entry.capsule
         new = {block: block.buffers for block in capsule.rows if self._tiers.part(block) is None}
-        size = capsule.state_bytes + sum(block.block_bytes for block in (*new, *filled))
-        fits = self._carrier is not None and self._room_on_host(size)
+        fits = False
+        if self._carrier is not None:
+            sizes = (capsule.state_bytes, *(block.block_bytes for block in (*new, *filled)))
+            fits = self._room_on_host(sum(map(self._carrier.host_bytes, sizes)))
         away = self.away(capsule, from_memory=True)
         if self._carrier is None or not fits or not all(block in filled for block in away):
             self._decline(entry)

@@ -159,7 +159,7 @@ class Filer:
             if part.file is None and part.lies is Tier.DEVICE
         ]
         try:
-            copies = {part: self._carrier.to_host(part.owner.buffers) for part in apart}
+            copies = {part: self._carrier.for_file(part.owner.buffers) for part in apart}
         except Exception:
             self._fail(entry)
             return True

@@ -162,7 +162,7 @@ class Holding:
             for part in self._tiers.parts(entry)
             if part.lies is Tier.DEVICE and part.users[Tier.DEVICE] == 1
         ]
-        size = sum(part.size_bytes for part in parts)
+        size = self._on_host(parts)
         if self._carrier is None or not self._room_on_host(size):
             return None
         try:
@@ -181,7 +181,7 @@ class Holding:
         copies, entry.leaving = entry.leaving or [], None
         if entry in self._leaving:
             self._leaving.remove(entry)
-        self._tiers.used[Tier.HOST] -= _bytes(copies)
+        self._tiers.used[Tier.HOST] -= self._on_host(part for part, _ in copies)
         return copies
 
     def _land(self, entry: Entry) -> None:
@@ -212,7 +212,7 @@ class Holding:
                 self._sink_to_host(part)
 
     def _sink_to_host(self, part: Part) -> None:
-        fits = self._room_on_host(part.size_bytes)
+        fits = self._room_on_host(self._on_host([part]))
         if part.wanted is not Tier.HOST:  # to make room, its own users may have gone
             self._sink([part])
             return
@@ -240,11 +240,15 @@ class Holding:
             self.counts["copy_faults"] += 1
             return None
 
+    def _on_host(self, parts: Iterable[Part]) -> int:
+        """Bytes that they take there."""
+        return sum(self._tiers.taken_bytes(part, Tier.HOST) for part in parts)
+
     def _room_on_host(self, size: int) -> bool:
         """Make room there; whether there is."""
         budget, used = self._tiers.budgets[Tier.HOST], self._tiers.used
         held = {p for e in self._index.entries.values() if e.pinned for p in self._tiers.parts(e)}
-        staying = sum(part.size_bytes for part in held if part.lies is Tier.HOST)
+        staying = self._on_host(part for part in held if part.lies is Tier.HOST)
         if size + staying > budget:
             return False
         while used[Tier.HOST] + size > budget:

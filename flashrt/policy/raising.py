@@ -40,7 +40,7 @@ class Raising(Holding):
         raws = (unpacked.state, *unpacked.rows)
         for part, raw in zip(self._tiers.parts(entry), raws, strict=True):
             if part.lies is Tier.DISK and raw is not None:
-                size = sum(memoryview(buffer.data).nbytes for buffer in raw.values())
+                size = sum(p.nbytes for buffer in raw.values() for p in buffer.pieces)
                 self._tiers.fetched(part, self._carrier.from_bytes(raw), size)
 
     def make_room_for(self, entry: Entry) -> list[Part]:
@@ -79,11 +79,15 @@ class Raising(Holding):
             return
         parts = self._tiers.parts(entry)
         read = [p for p in parts if p.lies is Tier.DISK and p.owner.buffers]
-        fits = read and self._room_on_host(sum(part.size_bytes for part in read))
+        fits = read and self._room_on_host(self._on_host(read))
         # To make room, rows that others had on the host may have gone from there.
+        copies = []
         if fits and all(part.owner.buffers for part in parts):
-            for part in read:
-                self._tiers.place(part, Tier.HOST, part.owner.buffers)
+            # What was read lies in memory that nobody has counted.
+            copies = [copy for part in read if (copy := self._copied(part)) is not None]
+        if read and len(copies) == len(read):
+            for part, copy in zip(read, copies, strict=True):
+                self._tiers.place(part, Tier.HOST, copy)
             if entry.tier is Tier.DISK:
                 entry.machine.fire(CapsuleEvent.KEEP)
                 self._tiers.seat(entry, Tier.HOST)

@@ -1,7 +1,7 @@
 """Which memory holds what: states and blocks of rows, each in one tier, counted once."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from enum import Enum
 from typing import Any, Protocol
@@ -71,11 +71,19 @@ class Seated(Protocol):
 class Tiers:
     """All parts. `used` counts bytes by the tier in which they lie, `seats` entries."""
 
-    def __init__(self, device_bytes: int, host_bytes: int = 0) -> None:
+    def __init__(
+        self, device_bytes: int, host_bytes: int = 0, rounded: Callable[[int], int] = int
+    ) -> None:
+        """`rounded`: what a part of so many bytes takes on the host, see `Carrier.host_bytes`."""
+        self._rounded = rounded
         self.budgets = {Tier.DEVICE: device_bytes, Tier.HOST: host_bytes}
         self.used: Counter[Tier] = Counter()
         self.seats: Counter[Tier] = Counter()
         self._rows: dict[RowBlock, Part] = {}
+
+    def taken_bytes(self, part: Part, tier: Tier) -> int:
+        """What a part takes where it lies, or would take there."""
+        return self._rounded(part.size_bytes) if tier is Tier.HOST else part.size_bytes
 
     def part(self, block: RowBlock) -> Part | None:
         """The part of a block, if any entry refers to it."""
@@ -93,11 +101,11 @@ class Tiers:
     def admit(self, entry: Seated, tier: Tier, lies: Tier) -> None:
         """A new entry sits in `tier`; those of its buffers that are new here lie in `lies`."""
         entry.part = Part(entry, entry.capsule.state_bytes, lies)
-        self.used[lies] += entry.part.size_bytes
+        self.used[lies] += self.taken_bytes(entry.part, lies)
         for block in entry.capsule.rows:
             if block not in self._rows:
-                self._rows[block] = Part(block, block.block_bytes, lies)
-                self.used[lies] += block.block_bytes
+                part = self._rows[block] = Part(block, block.block_bytes, lies)
+                self.used[lies] += self.taken_bytes(part, lies)
         self.seat(entry, tier)
 
     def seat(self, entry: Seated, tier: Tier | None) -> None:
@@ -128,14 +136,14 @@ class Tiers:
             for block, part in known.items():
                 part.users[Tier.DEVICE] -= 1
                 if part.wanted is None:
-                    self.used[part.lies] -= part.size_bytes
+                    self.used[part.lies] -= self.taken_bytes(part, part.lies)
                     del self._rows[block]
 
     def place(self, part: Part, tier: Tier, buffers: Mapping[str, Any]) -> None:
         """The part lies in `tier` now, with equal buffers."""
-        self.used[part.lies] -= part.size_bytes
+        self.used[part.lies] -= self.taken_bytes(part, part.lies)
         part.lies, part.owner.buffers = tier, buffers
-        self.used[tier] += part.size_bytes
+        self.used[tier] += self.taken_bytes(part, tier)
 
     def fetched(self, part: Part, buffers: Mapping[str, Any], size_bytes: int) -> None:
         """Its buffers were read; before, only the size of its file was known."""
@@ -147,7 +155,8 @@ class Tiers:
         """What its tier would have more room for, if it left."""
         tier = entry.tier
         mine = (p for p in self.parts(entry) if p.lies is tier)
-        return sum(part.size_bytes for part in mine if tier and part.users[tier] == 1)
+        alone = (part for part in mine if tier and part.users[tier] == 1)
+        return sum(self.taken_bytes(part, part.lies) for part in alone)
 
     def added_bytes(self, capsule: Capsule) -> int:
         """What a newcomer would add to the device: its state, and rows that do not lie there."""
@@ -158,7 +167,7 @@ class Tiers:
     def _forget(self, entry: Seated, parts: Iterable[Part]) -> None:
         for part in parts:
             if part.wanted is None:
-                self.used[part.lies] -= part.size_bytes
+                self.used[part.lies] -= self.taken_bytes(part, part.lies)
         for block in entry.capsule.rows:
             if self._rows[block].wanted is None:
                 del self._rows[block]

@@ -5,8 +5,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import attrs
+import numpy as np
 import pytest
 
+from flashrt.engine.arena import Arena
 from flashrt.engine.protocol import Capsule, Engine, EngineMisuse, RawBuffer, RowBlock
 from tests.engine.contract import GREEDY, PROMPT, fill, same_bytes, same_capsule, take
 from tests.engine.sharing import line
@@ -18,11 +20,25 @@ def moved(capsule: Capsule, move: Callable[[Mapping[str, Any]], Mapping[str, Any
     return attrs.evolve(capsule, state=move(capsule.state), rows=tuple(rows))
 
 
+def scattered(size_bytes: int, page_bytes: int) -> Arena:
+    """Room for so many bytes, no two pages of which lie together."""
+    pages = -(-size_bytes // page_bytes)
+    return Arena([np.zeros(page_bytes, np.uint8) for _ in range(pages)], page_bytes)
+
+
+def joined(raw: Mapping[str, RawBuffer]) -> dict[str, bytes]:
+    """The bytes of each, in one piece."""
+    return {name: b"".join(buffer.pieces) for name, buffer in raw.items()}
+
+
 def filed(engine: Engine, buffers: Mapping[str, Any]) -> Mapping[str, Any]:
     """As they come back from a file."""
     raw = engine.to_bytes(engine.to_host(buffers).wait())
     return engine.from_bytes(
-        {name: RawBuffer(b.dtype, b.shape, bytearray(b.data)) for name, b in raw.items()}
+        {
+            name: RawBuffer(b.dtype, b.shape, bytearray(b"".join(b.pieces)))
+            for name, b in raw.items()
+        }
     )
 
 
@@ -67,13 +83,13 @@ def check_a_copy_is_apart(engine: Engine, _oracle: Engine) -> None:
     capsule = engine.snapshot()
     copy = engine.to_host(capsule.rows[0].buffers)
     kept = dict(copy.wait())
-    want = {name: bytes(b.data) for name, b in engine.to_bytes(copy.wait()).items()}
+    want = joined(engine.to_bytes(copy.wait()))
     assert copy.done
     gone = [weakref.ref(buffer) for buffer in capsule.rows[0].buffers.values()]
     del capsule, copy
     assert [ref() for ref in gone] == [None] * len(gone)
     fill(engine, PROMPT[:60])
-    assert {name: bytes(b.data) for name, b in engine.to_bytes(kept).items()} == want
+    assert joined(engine.to_bytes(kept)) == want
 
 
 def check_rows_are_filled_again(engine: Engine, _oracle: Engine) -> None:
@@ -101,10 +117,11 @@ def check_strange_bytes_are_refused(engine: Engine, _oracle: Engine) -> None:
     fill(engine, PROMPT[:70])
     raw = dict(engine.to_bytes(engine.to_host(engine.snapshot().rows[0].buffers).wait()))
     name, good = next(iter(raw.items()))
+    whole = b"".join(good.pieces)
     for bad in (
         attrs.evolve(good, dtype="float8"),
-        attrs.evolve(good, data=bytes(good.data)[:-1]),
-        attrs.evolve(good, data=bytes(good.data) + b"\0"),
+        attrs.evolve(good, data=whole[:-1]),
+        attrs.evolve(good, data=whole + b"\0"),
     ):
         with pytest.raises(ValueError, match=r"\w"):
             engine.from_bytes({**raw, name: bad})

@@ -7,6 +7,7 @@ HOLDING = ("tests/policy/test_holding.py",)
 FILING = ("tests/policy/test_filing.py",)
 LIFTING = ("tests/policy/test_lifting.py",)
 TENDING = ("tests/test_tending.py",)
+PUMP = ("tests/engine/test_pump.py",)
 
 FAULTS = (
     Fault(
@@ -113,5 +114,129 @@ FAULTS = (
         "{name: b for name, b in buffers.items()}",
         ("tests/engine/test_hostcopy.py",),
         "a state on the host would be held twice, and change with the one it was made from",
+    ),
+    Fault(
+        "pages that come back too soon",
+        "flashrt/engine/arena.py",
+        "        weakref.finalize(extent, self._gone.append, run).atexit = False\n",
+        "        self._gone.append(run)\n",
+        ("tests/engine/test_arena.py",),
+        "two states on the host would lie in the same memory",
+    ),
+    Fault(
+        "pages that never come back",
+        "flashrt/engine/arena.py",
+        "            self._pages.give(self._gone.popleft())\n",
+        "            self._gone.popleft()\n",
+        ("tests/engine/test_arena.py", "tests/engine/test_hostcopy.py"),
+        "the host's memory would be full after a while, for good",
+    ),
+    Fault(
+        "free pages that touch and stay apart",
+        "flashrt/engine/pages.py",
+        "        if before and before[0].stop == run.start:\n",
+        "        if False:\n",
+        ("tests/engine/test_pages.py",),
+        "copies would go in ever shorter transfers",
+    ),
+    Fault(
+        "host memory counted by the byte",
+        "flashrt/policy/tiers.py",
+        "self._rounded(part.size_bytes) if tier is Tier.HOST else part.size_bytes",
+        "part.size_bytes",
+        (*HOLDING, *LIFTING, *WALK),
+        "the budget would promise room that the pages do not have",
+    ),
+    Fault(
+        "room that is given away while it is being filled",
+        "flashrt/engine/pump.py",
+        "self._flights.append(_Flight(job, piece, self._stream.mark()))",
+        "self._flights.append(_Flight(job, (), self._stream.mark()))",
+        PUMP,
+        "the rest of a copy that nobody wants would come into another state",
+    ),
+    Fault(
+        "a state that is sent all at once",
+        "flashrt/engine/pump.py",
+        "self._flights) >= IN_FLIGHT:",
+        "self._flights) >= 1000:",
+        PUMP,
+        "a step of decode would wait for all of it, threefold",
+    ),
+    Fault(
+        "a device that waits for the next piece",
+        "flashrt/engine/pump.py",
+        "                self._submit(job)\n",
+        "                self._submit(job)\n                while self._flights:\n"
+        "                    self._land()\n",
+        PUMP,
+        "a state of many short parts would take much longer",
+    ),
+    Fault(
+        "a copy that is over before it has arrived",
+        "flashrt/engine/pump.py",
+        "        while self._flights and self._flights[0].event is None:\n"
+        "            self._flights.popleft().job.over.set()\n",
+        "        for flight in [f for f in self._flights if f.event is None]:\n"
+        "            flight.job.over.set()\n"
+        "            self._flights.remove(flight)\n",
+        PUMP,
+        "a state would be restored from room that is still being filled",
+    ),
+    Fault(
+        "a copy that nobody stops",
+        "flashrt/engine/pump.py",
+        "                if job.given_up or job.fault is not None:\n",
+        "                if job.fault is not None:\n",
+        PUMP,
+        "what nobody wants would hold its room, and the next copy, as long as a whole one",
+    ),
+    Fault(
+        "room that is refused while it is let go of",
+        "flashrt/engine/pump.py",
+        "            job.over.wait()\n        return bool(held)\n",
+        "            pass\n        return bool(held)\n",
+        PUMP,
+        "a state that the budget has room for would be lost",
+    ),
+    Fault(
+        "a fault that holds what was copied",
+        "flashrt/engine/pump.py",
+        "            raise copied(self._job.fault)\n",
+        "            raise self._job.fault\n",
+        PUMP,
+        "room of a copy that failed would be free when the garbage collector comes by",
+    ),
+    Fault(
+        "a fault that nobody hears of",
+        "flashrt/engine/pump.py",
+        "            flight.job.failed(fault)\n",
+        "            del fault\n",
+        PUMP,
+        "a state that did not arrive would be restored as if it had",
+    ),
+    Fault(
+        "the next buffer's bytes",
+        "flashrt/engine/paged.py",
+        "            start = self._offset(index)\n",
+        "            start = 0\n",
+        ("tests/engine/test_paged.py",),
+        "every layer would be restored as the first one",
+    ),
+    Fault(
+        "what was read stays where it was read",
+        "flashrt/policy/raising.py",
+        "[copy for part in read if (copy := self._copied(part)) is not None]",
+        "[part.owner.buffers for part in read]",
+        LIFTING,
+        "the host's memory would be held twice: what was taken, and what nobody counts",
+    ),
+    Fault(
+        "a slot that is filled before it is empty",
+        "flashrt/engine/bounce.py",
+        "            slot = self._slots[number % 2]\n",
+        "            slot = self._slots[0]\n",
+        ("tests/engine/test_bounce.py",),
+        "a file would hold pieces of a state twice, and others not at all",
     ),
 )

@@ -1,5 +1,6 @@
 """A fake engine whose copies take time, and fail when a test says so."""
 
+import weakref
 from collections import Counter
 
 import attrs
@@ -30,13 +31,22 @@ class FaultyEngine(FakeEngine):
         super().__init__(**wish)
         self.faults = Counter()
         self.under_way = []
+        self.refused = 0
+        """Copies that found no room though no fault was planned."""
 
     def to_host(self, buffers, /):
         if self._fails("to_host"):
             raise MemoryError("a planned want of host memory")
-        copy = SlowCopy(super().to_host(buffers).wait(), self._fails("copy"))
-        self.under_way.append(copy)
-        return copy
+        try:
+            return self._slow(super().to_host(buffers))
+        except MemoryError:
+            self.refused += 1
+            raise
+
+    def for_file(self, buffers, /):
+        if self._fails("to_host"):
+            raise MemoryError("a planned want of host memory")
+        return self._slow(super().for_file(buffers))
 
     def to_device(self, buffers, /):
         if self._fails("to_device"):
@@ -55,9 +65,15 @@ class FaultyEngine(FakeEngine):
 
     def finish_copies(self):
         """All that is under way is whole now."""
-        for copy in self.under_way:
-            copy.done = True
+        for ref in self.under_way:
+            if (copy := ref()) is not None:
+                copy.done = True
         self.under_way.clear()
+
+    def _slow(self, copy):
+        slow = SlowCopy(copy.wait(), self._fails("copy"))
+        self.under_way.append(weakref.ref(slow))
+        return slow
 
     def _fails(self, name):
         fails = self.faults[name] > 0

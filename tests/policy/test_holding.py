@@ -2,6 +2,7 @@
 
 import pytest
 
+from flashrt.engine.fake import PAGE_BYTES
 from flashrt.fsm.capsule import CapsuleState
 from flashrt.policy.capsules import CapsuleStore
 from flashrt.policy.entries import FileState
@@ -134,9 +135,10 @@ def test_room_that_is_needed_now_waits_for_the_copy_that_is_under_way():
     first = bench.keep(bench.capsule(1))
     bench.keep(bench.capsule(2))
     bench.store.settle(headroom_bytes=size(9))
+    copy = bench.engine.under_way[0]()
     third = bench.keep(bench.capsule(3))
     assert tiers(first, third) == [Tier.HOST, Tier.DEVICE]
-    assert bench.engine.under_way[0].done
+    assert copy.done
 
 
 def test_what_has_a_file_leaves_memory_for_nothing():
@@ -195,3 +197,17 @@ def test_short_memory_takes_half_of_the_engines():
     entries = [bench.keep(bench.capsule(first)) for first in range(1, 5)]
     assert bench.store.shrink()
     assert tiers(*entries) == [Tier.HOST, Tier.HOST, Tier.DEVICE, Tier.DEVICE]
+
+
+@pytest.mark.parametrize(("spare", "fits"), [(0, True), (-1, False)])
+def test_what_the_budget_says_fits_finds_room_in_pages(spare, fits):
+    """A state and its rows are rounded up each, so two capsules of 80 bytes take six pages."""
+    bench = Bench(device=size(9))
+    host = bench.engine.take_host((2 * (1 + 2) + spare) * PAGE_BYTES)
+    bench.store = CapsuleStore(size(9), host, bench.engine)
+    keys = [bench.keep(bench.capsule(first)).key for first in (1, 2, 3)]
+    held = [entry and entry.tier for entry in map(bench.store.get, keys)]
+    assert held == [Tier.HOST if fits else None, Tier.HOST, Tier.DEVICE]
+    assert bench.store.host_footprint() == (2 if fits else 1) * 3 * PAGE_BYTES
+    assert bench.engine.refused == 0
+    assert bench.store.report()["copy_faults"] == 0

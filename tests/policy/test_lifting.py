@@ -2,6 +2,7 @@
 
 import pytest
 
+from flashrt.engine.fake import PAGE_BYTES
 from flashrt.errors import DiskFault
 from flashrt.policy.lifting import restored
 from flashrt.policy.steps import Fetch, Lift, Performer, Restore
@@ -118,3 +119,16 @@ def test_a_pin_needs_a_place_in_memory():
     assert "brings it back" in refusal.reason
     restore(new, entry)
     assert new.store.pin(entry.key, budget_bytes=10**6) is None
+
+
+def test_what_was_read_stays_on_the_host_in_memory_that_was_taken():
+    """In pages, a copy: what reading took is nobody's; where no copy can be made, nothing stays."""
+    for fails in (False, True):
+        new, entry = filed(device=8)
+        new.engine.take_host(10**6)
+        new.engine.faults["to_host"] += fails
+        restore(new, entry)
+        assert tuple(new.engine.journal) == (1,) * 9
+        assert entry.tier is (Tier.DISK if fails else Tier.HOST)
+        assert new.store.host_footprint() == (0 if fails else 3 * PAGE_BYTES)
+        assert new.engine.host_bytes(1) == PAGE_BYTES

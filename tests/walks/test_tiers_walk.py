@@ -34,13 +34,14 @@ class TiersWalk(TurnLoopWalk):
         chunk=st.sampled_from([64, 128]),
         budget=st.sampled_from([0, 300, 700, 1500, 4000]),
         host=st.sampled_from([0, 0, 600, 1500, 10**6]),
+        pinned=st.booleans(),
         disk=st.sampled_from([None, 800, 3000, 10**6, 10**6]),
         headroom=st.sampled_from([0, 200]),
         at_once=st.booleans(),
         tends=st.booleans(),
     )
-    def start(self, burst_max, chunk, budget, host, disk, headroom, at_once, tends):
-        self.tends = tends
+    def start(self, burst_max, chunk, budget, host, pinned, disk, headroom, at_once, tends):
+        self.tends, self.pinned = tends, pinned
         self.budget, self.host, self.headroom = budget, host, headroom
         self.chunk, self.burst_max = chunk, burst_max
         self.shelf = None if disk is None else MemoryShelf(disk, at_once)
@@ -50,6 +51,8 @@ class TiersWalk(TurnLoopWalk):
     def boot(self):
         self.engine = FaultyEngine(vocab_size=VOCAB, max_seq=MAX_SEQ, burst_max=self.burst_max)
         self.performer = Performer(self.engine)
+        if self.pinned:
+            self.host = self.engine.take_host(self.host)
         store = CapsuleStore(self.budget, self.host, self.engine, self.shelf)
         if self.shelf is not None:
             self.shelf.restart()
@@ -126,13 +129,15 @@ class TiersWalk(TurnLoopWalk):
         parts = {id(part): part for e in entries for part in tiers.parts(e)}.values()
         used = Counter()
         for part in parts:
-            used[part.lies] += part.size_bytes
+            used[part.lies] += tiers.taken_bytes(part, part.lies)
             assert part.lies is part.wanted, (part.lies, part.users, "no faster than its users")
             assert bool(part.owner.buffers) == (part.lies is not Tier.DISK)
         leaving = [copy for e in entries for copy in e.leaving or ()]
-        used[Tier.HOST] += sum(part.size_bytes for part, _ in leaving)
+        used[Tier.HOST] += sum(tiers.taken_bytes(part, Tier.HOST) for part, _ in leaving)
         assert self.store.footprint() == used[Tier.DEVICE] <= self.budget
         assert self.store.host_footprint() == used[Tier.HOST] <= self.host
+        if self.shelf is None:  # a parcel of it keeps room until it is written
+            assert self.engine.refused == 0, "the budget promised room that was not there"
         for entry in entries:
             self.check_entry(entry)
         self.check_report(entries)

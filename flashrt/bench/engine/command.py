@@ -8,7 +8,7 @@ from typing import Any
 
 import attrs
 
-from flashrt.bench.engine.options import NUMBER_FORMATS, Options
+from flashrt.bench.engine.options import NUMBER_FORMATS, SOURCES, Options
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.shapes import SHAPES
 
@@ -51,11 +51,18 @@ MEASUREMENTS: Mapping[str, Measurement] = {
         "prompts of each length",
     ),
     "restore": Measurement(
-        "bringing a saved state back, and saving one, on the device",
+        "bringing a saved state back, from the device and from the host, and saving one",
         (4096, 32768),
         "tokens of the state",
         20,
         "times at each length",
+    ),
+    "parking": Measurement(
+        "time per token while a saved state is copied to the host, against without",
+        (32768,),
+        "tokens of the state, and before what is decoded",
+        64,
+        "steps that are counted",
     ),
     "turn": Measurement(
         "a warm turn of an agent over HTTP, from a tool result sent to the next tool call complete",
@@ -171,6 +178,20 @@ def _add_format(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _add_restore(parser: argparse.ArgumentParser) -> None:
+    _add_tail(parser, "how many more tokens are read behind a state that is brought back")
+    shown = " ".join(SOURCES)
+    parser.add_argument(
+        "--from",
+        dest="sources",
+        nargs="+",
+        choices=SOURCES,
+        default=SOURCES,
+        help=f"where the state lies [default {shown}]",
+    )
+    _add_kv_cache(parser)
+
+
 def _add_turn(parser: argparse.ArgumentParser) -> None:
     _add_tail(parser, "tokens of a tool result, about")
 
@@ -184,7 +205,7 @@ def _add_tail(parser: argparse.ArgumentParser, text: str) -> None:
 MORE: Mapping[str, Callable[[argparse.ArgumentParser], None]] = {
     "decode": _add_decode,
     "prefill": _add_prefill,
-    "restore": _add_kv_cache,
+    "restore": _add_restore,
     "turn": _add_turn,
 }
 """Flags of one measurement alone."""

@@ -12,6 +12,9 @@ from flashrt.errors import CannotServe
 NUMBER_FORMATS = ("fp8", "int4", "nvfp4")
 """Forms that random weights may be in: 128 x 128 blocks, groups of 128, and groups of 16."""
 
+DEVICE, HOST = SOURCES = ("device", "host")
+"""Where a saved state may lie that is brought back."""
+
 
 @attrs.frozen
 class Options:
@@ -38,6 +41,7 @@ class Options:
     """Of random weights; None: the dtype."""
     kv_cache_dtype: str = "auto"
     """As the server's setting of this name."""
+    sources: tuple[str, ...] = SOURCES
 
     @classmethod
     def load(cls, asked: Mapping[str, Any], default: Mapping[str, str]) -> "Options":

@@ -36,20 +36,20 @@ def measured(clock: Clock, dtype: torch.dtype) -> Rates:
 
 def _read_rate(clock: Clock) -> float:
     x = torch.ones(READ_BYTES[clock.device.type] // 2, dtype=torch.bfloat16, device=clock.device)
-    return x.nbytes / _seconds(clock, _reader(x))
+    return x.nbytes / seconds(clock, _reader(x))
 
 
 def _copy_rate(clock: Clock) -> float:
     x = torch.ones(COPY_BYTES[clock.device.type] // 2, dtype=torch.bfloat16, device=clock.device)
     target = torch.empty_like(x)
-    return x.nbytes / _seconds(clock, lambda: target.copy_(x))
+    return x.nbytes / seconds(clock, lambda: target.copy_(x))
 
 
 def _product_rate(clock: Clock, dtype: torch.dtype) -> float:
     """Of numbers like those of a model: zeros would let the chip run faster than it can."""
     side = SIDE[clock.device.type]
     a, b = (torch.randn(side, side, device=clock.device).to(dtype) for _ in range(2))
-    return 2 * side**3 / _seconds(clock, lambda: a @ b)
+    return 2 * side**3 / seconds(clock, lambda: a @ b)
 
 
 def _reader(x: Tensor) -> Callable[[], Tensor]:
@@ -62,7 +62,7 @@ def _reader(x: Tensor) -> Callable[[], Tensor]:
     return lambda: words.sum()
 
 
-def _seconds(clock: Clock, body: Callable[[], Tensor]) -> float:
+def seconds(clock: Clock, body: Callable[[], Tensor]) -> float:
     """Of the quickest run, by the host's clock: nothing is faster than what was reached once."""
     times = []
     for _ in range(TRIES):

@@ -46,7 +46,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Serve on a free port until a signal; the exit status."""
     asked = parser().parse_args(arguments)
     sys.setswitchinterval(SWITCH_INTERVAL_S)
-    settings = load({"port": "0", "log_level": "warning", "chunk_tokens": asked.chunk_tokens}, {})
+    wishes = {"port": "0", "log_level": "warning", "chunk_tokens": asked.chunk_tokens}
+    # Pinning takes its time, and nothing that is measured leaves the device.
+    settings = load({**wishes, "host_capsule_budget_mb": "0"}, {})
     voice = load_voice(find_model(asked.model) if asked.model else DEMO_PATH)
     place = Placement.of(asked.device, asked.dtype)
     model = loaded_model(asked.model, asked.shape, asked.seed, place)

@@ -13,7 +13,9 @@ TINY = ("--shape", "tiny", "--device", "cpu", "--repeat", "1")
     ("argv", "figures"),
     [
         (("decode", "--context", "64", "--rows", "4"), 3),
-        pytest.param(("restore", "--context", "64"), 2, marks=pytest.mark.slow),
+        pytest.param(("restore", "--context", "64"), 6, marks=pytest.mark.slow),
+        pytest.param(("restore", "--context", "64", "--from", "host"), 3, marks=pytest.mark.slow),
+        pytest.param(("parking", "--context", "64"), 3, marks=pytest.mark.slow),
         pytest.param(
             ("prefill", "--context", "64", "--append", "64", "--offsets", "2"),
             3,
