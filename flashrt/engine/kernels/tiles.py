@@ -175,6 +175,10 @@ E4M3_BLOCK_COLUMNS = {"Fp8Blocks": 64, "Fp8Rows": 64, "Int4": 32}
 """Rows of a block that meet a tile together; of int4 a step has two sums under way."""
 
 
+E4M3_BLOCK_PARTS = 4
+"""At most: each is a float32 result that is written and read again."""
+
+
 def e4m3_tile(form: str, n: int, k: int) -> Tile:
     """The tile of a matrix [n, k] of few rows."""
     if (tile := E4M3_MEASURED.get((form, n, k))) is not None:
@@ -189,4 +193,5 @@ def e4m3_block_tile(form: str, n: int, k: int, rows: int) -> Tile:
     """The same of a block of `rows`."""
     tile = Tile(128, E4M3[form].depth, 4, 3, columns=E4M3_BLOCK_COLUMNS[form])
     programs = -(-n // tile.rows) * -(-rows // tile.columns)
-    return _split(tile, k, programs, PACKED_BLOCK_PROGRAMS)
+    tile = _split(tile, k, programs, PACKED_PROGRAMS)
+    return attrs.evolve(tile, parts=min(tile.parts, E4M3_BLOCK_PARTS))
