@@ -54,7 +54,10 @@ class Outbox(Generic[T]):
         batch, self._batch = self._batch, None
         if batch is None:
             return False
-        self._token.run_sync_soon(self._take, batch)
+        try:
+            self._token.run_sync_soon(self._take, batch)
+        except trio.RunFinishedError:  # nobody is left to tell; whoever posts must not wait for it
+            self._free.release()
         return True
 
     def _take(self, batch: T) -> None:

@@ -13,7 +13,7 @@ from flashrt.errors import FlashRTError, Refused
 from tests.source import ROOT, Module, files, modules
 
 SERVE = "pip install -e . && flashrt serve"
-TEST = "pip install -e '.[test]' && pytest"
+TEST = "pip install -e '.[test]' && pytest -n 2 --dist loadfile"
 
 TEXTS = [
     file

@@ -73,6 +73,24 @@ async def test_a_close_ends_its_thread():
     assert {t for t in threading.enumerate() if t.name == "flashrt-outbox"} <= before
 
 
+def test_a_loop_that_is_over_holds_nobody_up():
+    """Its batches are dropped; posting, flushing and closing come back."""
+    seen: list[int] = []
+    token = trio.run(_own_token)
+    outbox = Outbox(token, seen.append)
+
+    outbox.post(1)
+    outbox.post(2)
+    outbox.flush()
+    outbox.close()
+
+    assert seen == []
+
+
+async def _own_token() -> trio.lowlevel.TrioToken:
+    return trio.lowlevel.current_trio_token()
+
+
 async def test_nothing_refers_to_a_batch_that_is_delivered():
     """An idle server holds no answer of an earlier request."""
 
