@@ -175,8 +175,9 @@ E4M3_BLOCK_COLUMNS = {"Fp8Blocks": 64, "Fp8Rows": 64, "Int4": 32}
 """Rows of a block that meet a tile together; of int4 a step has two sums under way."""
 
 
-E4M3_BLOCK_PARTS = 4
-"""At most: each is a float32 result that is written and read again."""
+E4M3_BLOCK_PARTS, E4M3_BLOCK_PROGRAMS = 4, 640
+"""Parts of a block's product at most, each a float32 result that is written and read again; and as
+PROGRAMS_WANTED."""
 
 
 def e4m3_tile(form: str, n: int, k: int) -> Tile:
@@ -193,5 +194,5 @@ def e4m3_block_tile(form: str, n: int, k: int, rows: int) -> Tile:
     """The same of a block of `rows`."""
     tile = Tile(128, E4M3[form].depth, 4, 3, columns=E4M3_BLOCK_COLUMNS[form])
     programs = -(-n // tile.rows) * -(-rows // tile.columns)
-    tile = _split(tile, k, programs, PACKED_PROGRAMS)
+    tile = _split(tile, k, programs, E4M3_BLOCK_PROGRAMS)
     return attrs.evolve(tile, parts=min(tile.parts, E4M3_BLOCK_PARTS))
