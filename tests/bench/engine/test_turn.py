@@ -49,9 +49,11 @@ def test_a_conversation_with_a_real_server_is_measured(subject, tmp_path, capsys
     assert main(["bench", *asked, "--json", str(file)]) == 0
 
     written = json.loads(file.read_text())
-    whole, own, first, own_first, token, own_token = written["figures"]
+    whole, own, first, own_first, rendered, queued, token, own_token = written["figures"]
     assert whole["count"] == 2
     assert whole["ms"] > own["ms"] > own_first["ms"] > own_token["ms"] > 0
+    assert own_first["ms"] > rendered["ms"] > 0
+    assert own_first["ms"] > queued["ms"] > 0
     assert whole["ms"] > first["ms"] > token["ms"] > 0
     assert whole["bound_ms"] > 0
     assert 50 < whole["more"]["new"] < 200
