@@ -1,7 +1,5 @@
 """K and V in a dtype of their own: what is stored, who reads it, and every law of the state."""
 
-import itertools
-
 import attrs
 import pytest
 import torch
@@ -16,13 +14,14 @@ from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.kvcache import FP8, KV_DTYPES, check_served, stored
 from flashrt.engine.live import LiveState
 from flashrt.engine.protocol import EngineMisuse, RawBuffer, RowBlock
-from flashrt.engine.selfcheck import check_rows, same_bits
+from flashrt.engine.selfcheck import same_bits
 from flashrt.engine.shapes import DENSE
 from flashrt.errors import CannotServe, EngineFailed
 from flashrt.serve import load_voice
 from flashrt.settings import Settings, fields
-from tests.engine.contract import SEEDED, fill, same_capsule, take, whole
+from tests.engine.contract import fill, same_capsule, whole
 from tests.engine.drafted import make_drafted
+from tests.engine.laws import check_every_law
 from tests.engine.models import Shape, config_of, ids, make_engine, reference, weights_of
 from tests.engine.moving import filed
 from tests.source import ROOT
@@ -147,24 +146,7 @@ def test_every_law_holds_over_a_narrow_cache(pair):
     engine, other = pair
     for one in pair:
         one.reset()
-    fill(engine, PROMPT[:61])
-    capsules = [engine.snapshot()]
-    off = attrs.evolve(SEEDED, draft_tokens=0)
-    for _chunk in itertools.islice(engine.decode(off), 12):
-        capsules.append(engine.snapshot())
-    there = len(capsules) - 1
-    for n in (1, 5, there - 1):  # over a multiple of 64
-        engine.rollback(n)
-        assert same_capsule(engine.snapshot(), capsules[there - n])
-        take(engine, n, SEEDED)
-    assert same_capsule(engine.snapshot(), capsules[there])
-    for one in (0, 9):
-        for drafts in (0, None):
-            fill(other, PROMPT[::-1][:70])
-            other.restore(capsules[one])
-            take(other, there - one, attrs.evolve(SEEDED, draft_tokens=drafts))
-            assert same_capsule(other.snapshot(), capsules[there])
-    check_rows(engine._live)
+    check_every_law(engine, other, PROMPT)
 
 
 def test_a_capsule_keeps_the_bytes_of_the_cache_everywhere(pair):

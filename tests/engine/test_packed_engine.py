@@ -1,6 +1,5 @@
 """The real engine over quantized checkpoints: the reference's logits, every law of the state."""
 
-import itertools
 from collections.abc import Callable
 
 import attrs
@@ -9,8 +8,8 @@ import torch
 
 from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.protocol import EngineMisuse
-from flashrt.engine.selfcheck import check_rows
 from tests.engine.contract import CHECKS, SEEDED, fill, same_capsule, take
+from tests.engine.laws import check_every_law
 from tests.engine.models import Shape, ids
 from tests.engine.packers import PACKERS
 from tests.engine.quantized import engine_of, model_of
@@ -108,25 +107,7 @@ def assert_close_to_reference(folder, shape: Shape, name: str, device: str) -> N
 def test_every_law_holds_over_a_packed_model(pair_of, name, place):
     """Restored = never left; rolled back = never decoded; drafts or none = the same bytes."""
     engine, other = pair_of(name, place)
-    fill(engine, PROMPT[:61])
-    capsules = [engine.snapshot()]
-    off = attrs.evolve(SEEDED, draft_tokens=0)
-    for _chunk in itertools.islice(engine.decode(off), 12):
-        capsules.append(engine.snapshot())
-    there = len(capsules) - 1
-    for n in (1, 5, there - 1):  # over a multiple of 64
-        engine.rollback(n)
-        assert same_capsule(engine.snapshot(), capsules[there - n])
-        take(engine, n, SEEDED)
-    assert same_capsule(engine.snapshot(), capsules[there])
-    fill(other, PROMPT[::-1][:100])
-    for one in (0, 9):
-        for drafts in (0, None):
-            other.restore(capsules[one])
-            take(other, there - one, attrs.evolve(SEEDED, draft_tokens=drafts))
-            assert same_capsule(other.snapshot(), capsules[there])
-    assert any(chunk.drafter for chunk in itertools.islice(engine.decode(SEEDED), 3))
-    check_rows(engine._live)
+    check_every_law(engine, other, PROMPT)
 
 
 @pytest.mark.slow

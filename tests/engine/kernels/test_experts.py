@@ -11,6 +11,11 @@ from flashrt.engine.passes import BlockPass
 from flashrt.engine.shapes import MIXTURE
 from flashrt.engine.weights import MoeWeights
 from tests.engine.kernels.compare import BITS, CUDA, distance, noise
+from tests.engine.kernels.mixturelaws import (
+    check_captured_sizes,
+    check_dead_rows,
+    check_own_bits,
+)
 from tests.engine.kernels.mixtures import (
     ODD,
     SMALL,
@@ -18,7 +23,6 @@ from tests.engine.kernels.mixtures import (
     Size,
     halved,
     living,
-    part_of,
     wanted,
 )
 
@@ -78,30 +82,14 @@ def test_a_block_equals_the_definition_and_the_reference(size: Size, count: int)
 @DTYPES
 def test_a_rows_bits_are_its_own(size: Size, dtype: torch.dtype):
     """For every number of rows, at every index, whatever experts the others choose."""
-    weights, half = size.weights(dtype), halved(rows_of(size, 64, dtype))
-    one = living(1)
-    alone = torch.cat([experts.rows_mixture(part_of(half, slice(i, i + 1)), weights, one)
-                       for i in range(64)], 1)  # fmt: skip
-
-    for count in COUNTS:
-        parts = experts.rows_mixture(part_of(half, slice(count)), weights, living(count))
-        assert torch.equal(parts, alone[:, :count]), count
-        order = torch.randperm(64, generator=torch.Generator().manual_seed(count))[:count]
-        parts = experts.rows_mixture(part_of(half, order), weights, living(count))
-        assert torch.equal(parts, alone[:, order]), count
+    check_own_bits(size.weights(dtype), rows_of(size, 64, dtype), COUNTS)
 
 
 @SIZES
 def test_a_row_of_few_that_choose_alike_has_its_bits(size: Size):
     """Several groups of one expert, and experts that nobody chooses, which are not read."""
-    weights, half = alike(size.weights()), halved(rows_of(size, 64))
-    one = living(1)
-    alone = torch.cat([experts.rows_mixture(part_of(half, slice(i, i + 1)), weights, one)
-                       for i in range(64)], 1)  # fmt: skip
+    alone = check_own_bits(alike(size.weights()), rows_of(size, 64), (2, 16, 17, 40, 64))
 
-    for count in (2, 16, 17, 40, 64):
-        parts = experts.rows_mixture(part_of(half, slice(count)), weights, living(count))
-        assert torch.equal(parts, alone[:, :count])
     assert alone.isfinite().all()
 
 
@@ -122,30 +110,15 @@ def test_a_block_that_chooses_alike_equals_the_definition(size: Size, count: int
 @pytest.mark.parametrize(("count", "live"), [(4, 1), (16, 5), (64, 33), (8, 0)])
 def test_dead_rows_of_few_leave_zeros(count: int, live: int):
     """Whatever they hold; the others have the bits of a pass without them."""
-    weights, x = SMALL.weights(), rows_of(SMALL, count)
-    x[live:] = torch.nan
-
-    parts = experts.rows_mixture(halved(x), weights, living(live))
-
-    assert not parts[:, live:].any()
-    if live:
-        alone = experts.rows_mixture(halved(x[:live]), weights, living(live))
-        assert torch.equal(parts[:, :live], alone)
+    check_dead_rows(SMALL.weights(), rows_of(SMALL, count), live)
 
 
 @SIZES
 @pytest.mark.parametrize("count", [1, 31, 64, 100, 500])
 def test_a_block_does_not_depend_on_its_captured_size(size: Size, count: int):
     """Dead rows leave zeros, whatever they hold, and cost no bit of the others."""
-    weights, x = size.weights(), rows_of(size, count)
-    exact = experts.block_mixture(x, weights, living(count))
-
-    for rows in (count + 1, 128, 256, 512):
-        if rows > count:
-            padded = torch.cat((x, x.new_full((rows - count, size.hidden), torch.nan)))
-            parts = experts.block_mixture(padded, weights, living(count))
-            assert torch.equal(parts[:, :count], exact), rows
-            assert not parts[:, count:].any()
+    sizes = [rows for rows in (count + 1, 128, 256, 512) if rows > count]
+    check_captured_sizes(size.weights(), rows_of(size, count), sizes)
 
 
 def test_a_block_repeats_its_bits():

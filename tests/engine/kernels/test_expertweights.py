@@ -8,7 +8,12 @@ from flashrt.engine.ffn import feed_forward
 from flashrt.engine.matrix import Experts, Packed
 from flashrt.engine.passes import BlockPass
 from tests.engine.kernels.compare import BITS, distance, noise
-from tests.engine.kernels.mixtures import SMALL, WIDE, Size, halved, living, part_of, wanted
+from tests.engine.kernels.mixturelaws import (
+    check_captured_sizes,
+    check_dead_rows,
+    check_own_bits,
+)
+from tests.engine.kernels.mixtures import SMALL, WIDE, Size, halved, living, wanted
 from tests.engine.kernels.packedmixtures import FORMS, PLAIN, RAGGED, Mix, meaning
 from tests.engine.kernels.packs import fp8_blocks
 
@@ -69,45 +74,21 @@ def test_a_block_equals_the_definition_and_the_reference(mix: Mix, count: int):
 @EVERY
 def test_a_rows_bits_are_its_own(mix: Mix):
     """For every number of rows, at every index, whatever experts the others choose."""
-    weights, half, one = mix.weights(), halved(rows_of(mix, 64)), living(1)
-    alone = torch.cat([experts.rows_mixture(part_of(half, slice(i, i + 1)), weights, one)
-                       for i in range(64)], 1)  # fmt: skip
-
-    for count in COUNTS:
-        parts = experts.rows_mixture(part_of(half, slice(count)), weights, living(count))
-        assert torch.equal(parts, alone[:, :count]), count
-        order = torch.randperm(64, generator=torch.Generator().manual_seed(count))[:count]
-        parts = experts.rows_mixture(part_of(half, order), weights, living(count))
-        assert torch.equal(parts, alone[:, order]), count
+    check_own_bits(mix.weights(), rows_of(mix, 64), COUNTS)
 
 
 @SOME
 @pytest.mark.parametrize(("count", "live"), [(4, 1), (16, 5), (8, 0)])
 def test_dead_rows_of_few_leave_zeros(mix: Mix, count: int, live: int):
     """Whatever they hold; the others have the bits of a pass without them."""
-    weights, x = mix.weights(), rows_of(mix, count)
-    x[live:] = torch.nan
-
-    parts = experts.rows_mixture(halved(x), weights, living(live))
-
-    assert not parts[:, live:].any()
-    if live:
-        alone = experts.rows_mixture(halved(x[:live]), weights, living(live))
-        assert torch.equal(parts[:, :live], alone)
+    check_dead_rows(mix.weights(), rows_of(mix, count), live)
 
 
 @EVERY
 @pytest.mark.parametrize("count", [1, 100])
 def test_a_block_does_not_depend_on_its_captured_size(mix: Mix, count: int):
     """Dead rows leave zeros, whatever they hold, and cost no bit of the others."""
-    weights, x = mix.weights(), rows_of(mix, count)
-    exact = experts.block_mixture(x, weights, living(count))
-
-    for rows in (count + 1, 128, 256):
-        padded = torch.cat((x, x.new_full((rows - count, mix.size.hidden), torch.nan)))
-        parts = experts.block_mixture(padded, weights, living(count))
-        assert torch.equal(parts[:, :count], exact), rows
-        assert not parts[:, count:].any()
+    check_captured_sizes(mix.weights(), rows_of(mix, count), (count + 1, 128, 256))
 
 
 @torch.inference_mode()

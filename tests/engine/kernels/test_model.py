@@ -6,9 +6,9 @@ import torch
 from flashrt.engine.buffers import CHUNK, Buffers
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.model import Model
-from tests.engine.kernels.compare import CUDA, distance
+from tests.engine.kernels.compare import CUDA, check_apart, distance
 
-from flashrt.engine.kernels.model import BLOCKS, KernelModel  # isort: skip
+from flashrt.engine.kernels.model import KernelModel  # isort: skip
 from flashrt.engine.kernels.trial import SHAPES, random_weights  # isort: skip
 
 pytestmark = pytest.mark.gpu
@@ -124,16 +124,7 @@ def test_a_block_by_graphs_leaves_what_the_torch_model_leaves(length: int):
 def test_a_graph_has_the_bits_of_a_block_launched_apart(kind: str, length: int):
     """A size's graph, and the same pass kernel by kernel."""
     one, other = (build(KernelModel, config=SHAPES[kind]) for _ in range(2))
-    ids = (IDS * 3)[:length]
-    size = next(size for size in BLOCKS if length <= size)
-
-    hidden = one.block(ids, 0)
-    other._block_step.place(ids, 0)
-    apart = other._block_step.run(size, other.bounds[0])[:length]
-
-    assert torch.equal(hidden, apart)
-    for name in ("kv", "values", "keys", "decays", "anchors", "hidden", "raw"):
-        assert torch.equal(getattr(one.buffers, name), getattr(other.buffers, name)), name
+    check_apart(one, other, (IDS * 3)[:length])
 
 
 def test_every_position_has_a_bound():

@@ -13,9 +13,9 @@ from flashrt.engine.matrix import Experts, Packed
 from flashrt.engine.model import Model
 from flashrt.engine.shapes import TINY, TINY_MIXTURE
 from flashrt.engine.weights import ModelWeights
-from tests.engine.kernels.compare import CUDA, distance
+from tests.engine.kernels.compare import CUDA, check_apart, distance
 
-from flashrt.engine.kernels.model import BLOCKS, KernelModel  # isort: skip
+from flashrt.engine.kernels.model import KernelModel  # isort: skip
 
 pytestmark = pytest.mark.gpu
 FORMATS = pytest.mark.parametrize("number_format", NUMBER_FORMATS)
@@ -113,12 +113,5 @@ def test_a_blocks_graph_has_the_bits_of_separate_launches(
     """Of the same size; dead rows leave nothing."""
     one, other = (build(number_format, config=config) for _ in range(2))
     ids = [(7919 * i + 11) % TINY.vocab_size for i in range(length)]
-    size = next(size for size in BLOCKS if length <= size)
 
-    hidden = one.block(ids, 0)
-    other._block_step.place(ids, 0)
-    apart = other._block_step.run(size, other.bounds[0])[:length]
-
-    assert torch.equal(hidden, apart)
-    for name in ("kv", "values", "keys", "decays", "anchors", "hidden", "raw"):
-        assert torch.equal(getattr(one.buffers, name), getattr(other.buffers, name)), name
+    check_apart(one, other, ids)
