@@ -98,4 +98,6 @@ def fingerprint(device: torch.device) -> str:
     digest = hashlib.blake2b(digest_size=16)
     for file in sorted(Path(__file__).parent.glob("*.py")):
         digest.update(file.read_bytes())
-    return f"triton {importlib.metadata.version('triton')} {digest.hexdigest()}"
+    processors = torch.cuda.get_device_properties(device).multi_processor_count
+    triton = importlib.metadata.version("triton")
+    return f"triton {triton} {digest.hexdigest()}, {processors} processors"

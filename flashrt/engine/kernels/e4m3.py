@@ -205,7 +205,7 @@ def takes(form: Form) -> TypeGuard[Taken]:
 
 
 @attrs.frozen(eq=False)
-class _Read:
+class Read:
     """How a form is read: tensors as the kernel takes them, and what belongs to a launch."""
 
     kind: int
@@ -218,7 +218,7 @@ class _Read:
     """Blocks of columns that share a scale (int4)."""
 
     @classmethod
-    def of(cls, form: Taken) -> "_Read":
+    def of(cls, form: Taken) -> "Read":
         """Raises ValueError where blocks of scales begin anew inside."""
         match form:
             case Fp8Blocks():
@@ -300,7 +300,7 @@ def _launch(
     x: Rows, form: Taken, y: Tensor, tile: Tile, columns: int, *, gated: bool = False,
     chained: bool = False, tail: Tensor | None = None, tail_options: dict[str, Any] = _NO_TAIL,
 ) -> None:  # fmt: skip
-    terms, read, rows = terms_of(x), _Read.of(form), multiplied(x)
+    terms, read, rows = terms_of(x), Read.of(form), multiplied(x)
     count, k = rows.shape
     tail_n = 0 if tail is None else len(tail)
     n, parts = y.shape[-1] - tail_n, y.shape[0] if y.dim() == 3 else 1

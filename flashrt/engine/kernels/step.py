@@ -28,11 +28,12 @@ from flashrt.engine.kernels.norm import (
     split_gated_norm,
     store_in_ring,
 )
-from flashrt.engine.kernels.plain import ROWS_MAX
+from flashrt.engine.kernels.plain import ROWS_MAX, Rows
+from flashrt.engine.kernels.streamed import Streams
 from flashrt.engine.kernels.words import Words
 from flashrt.engine.matrix import Matrix
 from flashrt.engine.mixers import FullMixer, LinearMixer
-from flashrt.engine.model import Model
+from flashrt.engine.model import Layer, Model
 
 
 @attrs.frozen(eq=False)
@@ -46,12 +47,15 @@ class RowsStep:
     """[3] int32: position, newest chunk whose anchor is stored, rows that live."""
     ids: Tensor
     """[ROWS_MAX] int32."""
+    streams: Streams
+    """Layers whose second half is one launch."""
 
     @classmethod
     def of(cls, model: Model) -> "RowsStep":
         """At position 0."""
         words = Words(3 + ROWS_MAX, model.device)
-        return cls(model, words, words.device_words[:3], words.device_words[3:])
+        streams = Streams.of(model.layers, model.device)
+        return cls(model, words, words.device_words[:3], words.device_words[3:], streams)
 
     def place(self, ids: Sequence[int], position: int, anchor: int) -> None:
         """Say what the next run processes."""
@@ -74,20 +78,25 @@ class RowsStep:
     def pieces(self, count: int, keys: int) -> Iterator[Tensor | None]:
         """The same, for a graph; see `graphs.Body`."""
         x = self.model.weights.embed[self.ids[:count]]
+        layers = self.model.layers
+        ends = borders(len(layers))
+        scales = [*(layer.input_scale for layer in layers[1:]), self.model.final_scale]
+        self.streams.start()
         parts: Tensor | None = None
-        ends = borders(len(self.model.layers))
-        for number, layer in enumerate(self.model.layers):
+        y: HalfNorm | None = None
+        for number, layer in enumerate(layers):
             if number in ends:
                 yield None
-            split = takes_terms(first_of(layer.mixer))
-            y = add_half_norm(x, parts, layer.input_scale, layer.eps, split=split)
+            if y is None:
+                split = takes_terms(first_of(layer.mixer))
+                y = add_half_norm(x, parts, layer.input_scale, layer.eps, split=split)
             if isinstance(layer.mixer, LinearMixer):
-                parts = self._linear(layer.mixer, y)
+                mixed = self._linear(layer.mixer, y)
             else:
-                parts = self._full(layer.mixer, y, keys)
-            split = ffn_takes_terms(layer.mlp)
-            y = add_half_norm(x, parts, layer.post_scale, layer.eps, split=split)
-            parts = rows_ffn(y, layer.mlp, self.at)
+                mixed = self._full(layer.mixer, y, keys)
+            y, parts = self.streams.run(number, x, mixed, scales[number]), None
+            if y is None:
+                parts = self._finished(x, layer, mixed)
         hidden = add_norm(x, parts, self.model.final_scale, self.model.config.rms_eps)
         store_in_ring(self.model.buffers.hidden, self.at, hidden)
         yield hidden
@@ -96,22 +105,29 @@ class RowsStep:
         """[M, V] float32 of hidden rows."""
         return head_linear(hidden, self.model.weights.lm_head)
 
-    def _linear(self, mixer: LinearMixer, y: HalfNorm) -> Tensor:
+    def _linear(self, mixer: LinearMixer, y: HalfNorm) -> Rows:
+        """What a layer's output projection is to multiply."""
         rows = rows_linear(y, mixer.weights.in_proj)
         c, w = self.model.config, mixer.weights
         o = delta_rows(mixer.state, self.at, rows, mixer.taps, w.dt_bias, mixer.rate)
         z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
         split = takes_terms(w.out_proj) and c.linear_value_dim % BLOCK == 0
-        normed = (split_gated_norm if split else gated_norm)(o, z, mixer.norm, c.rms_eps)
-        return rows_linear_parts(normed, w.out_proj)
+        return (split_gated_norm if split else gated_norm)(o, z, mixer.norm, c.rms_eps)
 
-    def _full(self, mixer: FullMixer, y: HalfNorm, keys: int) -> Tensor:
+    def _full(self, mixer: FullMixer, y: HalfNorm, keys: int) -> Rows:
         rows = rows_linear(y, mixer.weights.qkv_proj)
         c = self.model.config
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
         q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
         o = attend_rows(q, mixer.kv, self.at, keys, rows)
-        return rows_linear_parts(o.flatten(1), mixer.weights.o_proj)
+        return o.flatten(1)
+
+    def _finished(self, x: Tensor, layer: Layer, mixed: Rows) -> Tensor:
+        """x += the output projection; -> parts of the feed-forward half, still to be added."""
+        parts = rows_linear_parts(mixed, out_of(layer.mixer))
+        split = ffn_takes_terms(layer.mlp)
+        y = add_half_norm(x, parts, layer.post_scale, layer.eps, split=split)
+        return rows_ffn(y, layer.mlp, self.at)
 
 
 def first_of(mixer: FullMixer | LinearMixer) -> Matrix:
@@ -119,3 +135,10 @@ def first_of(mixer: FullMixer | LinearMixer) -> Matrix:
     if isinstance(mixer, LinearMixer):
         return mixer.weights.in_proj
     return mixer.weights.qkv_proj
+
+
+def out_of(mixer: FullMixer | LinearMixer) -> Matrix:
+    """What a layer's mixed rows are multiplied with at last."""
+    if isinstance(mixer, LinearMixer):
+        return mixer.weights.out_proj
+    return mixer.weights.o_proj

@@ -196,3 +196,54 @@ def e4m3_block_tile(form: str, n: int, k: int, rows: int) -> Tile:
     programs = -(-n // tile.rows) * -(-rows // tile.columns)
     tile = _split(tile, k, programs, E4M3_BLOCK_PROGRAMS)
     return attrs.evolve(tile, parts=min(tile.parts, E4M3_BLOCK_PARTS))
+
+
+@attrs.frozen
+class Flow:
+    """How one launch of `stream` is run for so many columns."""
+
+    warps: int
+    lanes: int
+    """That one program has. Lanes fix bits, programs do not."""
+    stages: int
+    """Tiles of weights under way."""
+    depth: int
+    """The same of rows."""
+
+
+@attrs.frozen
+class StreamTile:
+    """How a form's matrices are cut for `stream`."""
+
+    rows: int
+    boxes: int
+    """Copies of 128 bytes of each row in a step."""
+    lanes: int
+    """For each processor of the device."""
+    flows: Mapping[int, Flow]
+    """By columns: the first that has room for the rows."""
+
+
+STREAM: Mapping[str, StreamTile] = {
+    "Tensor": StreamTile(
+        64, 2, 2,
+        {8: Flow(4, 1, 5, 4), 16: Flow(4, 1, 5, 4), 32: Flow(4, 1, 5, 4), 64: Flow(4, 1, 4, 3)},
+    ),
+    "Fp8Blocks": StreamTile(
+        128, 1, 3,
+        {8: Flow(4, 1, 4, 2), 16: Flow(4, 1, 3, 4), 32: Flow(4, 1, 3, 2), 64: Flow(8, 3, 8, 4)},
+    ),
+    "Int4": StreamTile(
+        128, 1, 3,
+        {8: Flow(4, 1, 3, 3), 16: Flow(8, 3, 8, 4), 32: Flow(8, 3, 8, 4), 64: Flow(8, 3, 7, 3)},
+    ),
+}  # fmt: skip
+"""By the form of all three matrices."""
+
+STREAM_PARTS = 8
+"""Lanes that K is cut into at most, about: each leaves a part that is written and read again."""
+
+
+def lane_steps(steps: int, tiles: int, lanes: int) -> int:
+    """How many tiles one lane has of a matrix of `tiles` rows of tiles, `steps` in each."""
+    return max(-(-tiles * steps // lanes), -(-steps // STREAM_PARTS))

@@ -1,0 +1,173 @@
+"""What becomes of sums inside the one launch of `stream`: the program that adds the last part to a
+unit of BLOCK columns makes what the next product reads of it, so nobody else waits for that.
+
+References: `flashrt.engine.kernels.norm` and `terms`, whose numbers these are.
+"""
+
+from triton.experimental import gluon
+from triton.experimental.gluon import language as gl
+
+from flashrt.engine.kernels.streamring import BF16, BLOCK, count_one
+
+EMPTY = gl.constexpr(-1)
+"""The bits of a place for a part that is not there: of a NaN that no arithmetic makes."""
+
+
+@gluon.jit
+def never_empty(value):
+    """The number, but no NaN whose bits mark an empty place."""
+    bits = value.to(gl.int32, bitcast=True)
+    return gl.where(bits == EMPTY, 0x7FFFFFFF, bits).to(gl.float32, bitcast=True)
+
+
+@gluon.jit
+def _look(PARTS, m, first, columns, rows, N, ok, KB: gl.constexpr, PER: gl.constexpr,
+          L: gl.constexpr):  # fmt: skip
+    """The sum of all parts [U, BLOCK] of `columns` of rows m [U], in order, and where one is still
+    missing. `first` [BLOCK]: the columns' tiles."""
+    SEGMENTS: gl.constexpr = (KB + PER - 2) // PER + 1
+    start = first * KB
+    segments = (start + KB - 1) // PER - start // PER + 1
+    at = m[:, None] * N + columns[None, :]
+    total = gl.zeros([m.shape[0], BLOCK], gl.float32, L)
+    missing = gl.zeros([m.shape[0], BLOCK], gl.int32, L)
+    for s in gl.static_range(SEGMENTS):
+        live = ok & (segments > s)[None, :]
+        part = gl.load(PARTS + s * rows * N + at, mask=live, other=0.0, volatile=True)
+        missing = gl.where(part.to(gl.int32, bitcast=True) == EMPTY, 1, missing)
+        total += part
+    return total, missing
+
+
+@gluon.jit
+def _leave_empty(PARTS, m, first, columns, rows, N, ok, KB: gl.constexpr, PER: gl.constexpr,
+                 L: gl.constexpr):  # fmt: skip
+    """The places of parts that were read."""
+    SEGMENTS: gl.constexpr = (KB + PER - 2) // PER + 1
+    start = first * KB
+    segments = (start + KB - 1) // PER - start // PER + 1
+    at = m[:, None] * N + columns[None, :]
+    nothing = gl.full([m.shape[0], BLOCK], EMPTY, gl.int32, L).to(gl.float32, bitcast=True)
+    for s in gl.static_range(SEGMENTS):
+        gl.store(PARTS + s * rows * N + at, nothing, mask=ok & (segments > s)[None, :])
+
+
+@gluon.jit
+def _any(missing):
+    """Whether one is 1, told to all threads."""
+    return gl.max(gl.max(missing, 1), 0)
+
+
+@gluon.jit
+def _to_4_digits(value):
+    """As `terms._to_4_digits`."""
+    bits = value.to(gl.int32, bitcast=True)
+    rounded = ((bits + 0x7FFFF + ((bits >> 20) & 1)) & -0x100000).to(gl.float32, bitcast=True)
+    small = (value + 24576.0) - 24576.0
+    return gl.where(gl.abs(value) < 0.015625, small, rounded)
+
+
+@gluon.jit
+def _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE):
+    """As `terms.store_terms`, of one block of rows m [U]: y [U, BLOCK] bfloat16."""
+    x = y.to(gl.float32)
+    top = gl.max(gl.abs(x), 1)
+    exponent = gl.maximum((top.to(gl.int32, bitcast=True) >> 23) - 134, -100)
+    scale = ((exponent + 127) << 23).to(gl.float32, bitcast=True)
+    value = x * ((127 - exponent) << 23).to(gl.float32, bitcast=True)[:, None]
+    high = _to_4_digits(value)
+    low = (value - high).to(gl.float8e4nv)
+    at = ((m * UNITS + unit) * BLOCK)[:, None] + c[None, :]
+    ok = live[:, None] & (c >= 0)[None, :]
+    gl.store(TERMS + at, high.to(gl.float8e4nv), mask=ok)
+    gl.store(TERMS + rows * UNITS * BLOCK + at, low, mask=ok)
+    gl.store(SCALES + unit * STRIDE + m, scale, mask=live)
+    gl.store(SCALES + (UNITS + unit) * STRIDE + m, gl.sum(x, 1), mask=live)
+
+
+@gluon.jit
+def half_norm(
+    COUNTER, rows, PARTS, X, SCALE, Y, TERMS, SCALES, SQUARES, STRIDE, H: gl.constexpr,
+    KB: gl.constexpr, PER: gl.constexpr, TILE: gl.constexpr, FORM: gl.constexpr,
+    KEEP: gl.constexpr, WARPS: gl.constexpr,
+):  # fmt: skip
+    """This program's units of all rows, a warp a row: X += the parts in their order; Y = X * SCALE,
+    or its terms, or with KEEP both; and the unit's squares. As `norm.add_half_norm`."""
+    L: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
+    UNITS: gl.constexpr = H // BLOCK
+    c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
+    for unit in range(gl.program_id(0), UNITS, gl.num_programs(0)):
+        columns = unit * BLOCK + c
+        scale = gl.load(SCALE + columns)[None, :]
+        for start in range(0, rows, WARPS):
+            m = start + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
+            live = m < rows
+            ok = live[:, None] & (c >= 0)[None, :]
+            at = m[:, None] * H + columns[None, :]
+            x = gl.load(X + at, mask=ok, other=0.0, cache_modifier=".cg").to(gl.float32)
+            total = gl.zeros([WARPS, BLOCK], gl.float32, L)
+            waits = 1
+            while waits > 0:
+                total, missing = _look(
+                    PARTS, m, columns // TILE, columns, rows, H, ok, KB, PER, L
+                )  # fmt: skip
+                waits = _any(missing)
+            _leave_empty(PARTS, m, columns // TILE, columns, rows, H, ok, KB, PER, L)
+            rounded = (x + total).to(gl.bfloat16)
+            gl.store(X + at, rounded, mask=ok)
+            x = rounded.to(gl.float32)
+            gl.store(SQUARES + m * UNITS + unit, gl.sum(x * x, 1), mask=live)
+            y = (x * scale).to(gl.bfloat16)
+            if KEEP or FORM == BF16:
+                gl.store(Y + at, y, mask=ok)
+            if FORM != BF16:
+                _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
+        if not KEEP:
+            count_one(COUNTER)
+
+
+@gluon.jit
+def silu_mul(
+    COUNTER, rows, PARTS, Y, TERMS, SCALES, SQUARES, STRIDE, eps, H: gl.constexpr,
+    INNER: gl.constexpr, KB: gl.constexpr, PER: gl.constexpr, TILE: gl.constexpr,
+    FORM: gl.constexpr, WARPS: gl.constexpr,
+):  # fmt: skip
+    """This program's units of all rows: silu(gate) * up of sums that are divided by their rms here,
+    rounded once -> Y or its terms."""
+    L: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
+    UNITS: gl.constexpr = INNER // BLOCK
+    HALF: gl.constexpr = BLOCK // TILE
+    c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
+    for unit in range(gl.program_id(0), UNITS, gl.num_programs(0)):
+        first = unit * 2 * HALF + c // TILE
+        columns = unit * BLOCK + c
+        for start in range(0, rows, WARPS):
+            m = start + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
+            live = m < rows
+            ok = live[:, None] & (c >= 0)[None, :]
+            squares = gl.zeros([WARPS, BLOCK], gl.float32, L)
+            for b in gl.static_range(0, H // BLOCK, BLOCK):
+                at = m[:, None] * (H // BLOCK) + b + c[None, :]
+                in_row = live[:, None] & (b + c < H // BLOCK)[None, :]
+                squares += gl.load(SQUARES + at, mask=in_row, other=0.0, cache_modifier=".cg")
+            inverse = gl.rsqrt(gl.sum(squares, 1) / H + eps)[:, None]
+            gate = gl.zeros([WARPS, BLOCK], gl.float32, L)
+            up = gl.zeros([WARPS, BLOCK], gl.float32, L)
+            waits = 1
+            while waits > 0:
+                gate, missing = _look(PARTS, m, first, columns, rows, 2 * INNER, ok, KB, PER, L)
+                up, also = _look(
+                    PARTS, m, first + HALF, columns + INNER, rows, 2 * INNER, ok, KB, PER, L
+                )  # fmt: skip
+                waits = _any(missing | also)
+            _leave_empty(PARTS, m, first, columns, rows, 2 * INNER, ok, KB, PER, L)
+            _leave_empty(
+                PARTS, m, first + HALF, columns + INNER, rows, 2 * INNER, ok, KB, PER, L
+            )  # fmt: skip
+            gate = gate * inverse
+            y = (gate / (1.0 + gl.exp(-gate)) * (up * inverse)).to(gl.bfloat16)
+            if FORM == BF16:
+                gl.store(Y + m[:, None] * INNER + columns[None, :], y, mask=ok)
+            else:
+                _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
+        count_one(COUNTER)
