@@ -21,7 +21,6 @@ from flashrt.engine.kernels.linear import (
     takes_terms,
 )
 from flashrt.engine.kernels.norm import (
-    HalfNorm,
     add_half_norm,
     add_norm,
     gated_norm,
@@ -29,9 +28,8 @@ from flashrt.engine.kernels.norm import (
     store_in_ring,
 )
 from flashrt.engine.kernels.plain import ROWS_MAX, Rows
-from flashrt.engine.kernels.streamed import Streams
+from flashrt.engine.kernels.streams import Streams, first_of, out_of, streams_of
 from flashrt.engine.kernels.words import Words
-from flashrt.engine.matrix import Matrix
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Layer, Model
 
@@ -54,7 +52,7 @@ class RowsStep:
     def of(cls, model: Model) -> "RowsStep":
         """At position 0."""
         words = Words(3 + ROWS_MAX, model.device)
-        streams = Streams.of(model.layers, model.device)
+        streams = streams_of(model.layers, model.device)
         return cls(model, words, words.device_words[:3], words.device_words[3:], streams)
 
     def place(self, ids: Sequence[int], position: int, anchor: int) -> None:
@@ -80,23 +78,24 @@ class RowsStep:
         x = self.model.weights.embed[self.ids[:count]]
         layers = self.model.layers
         ends = borders(len(layers))
-        scales = [*(layer.input_scale for layer in layers[1:]), self.model.final_scale]
         self.streams.start()
         parts: Tensor | None = None
-        y: HalfNorm | None = None
+        rows: Tensor | None = None
         for number, layer in enumerate(layers):
             if number in ends:
                 yield None
-            if y is None:
+            if rows is None:
                 split = takes_terms(first_of(layer.mixer))
                 y = add_half_norm(x, parts, layer.input_scale, layer.eps, split=split)
+                rows = rows_linear(y, first_of(layer.mixer))
             if isinstance(layer.mixer, LinearMixer):
-                mixed = self._linear(layer.mixer, y)
+                mixed = self._linear(layer.mixer, rows)
             else:
-                mixed = self._full(layer.mixer, y, keys)
-            y, parts = self.streams.run(number, x, mixed, scales[number]), None
-            if y is None:
-                parts = self._finished(x, layer, mixed)
+                mixed = self._full(layer.mixer, rows, keys)
+            if self.streams.take(number):
+                rows, parts = self.streams.run(number, x, mixed), None
+            else:
+                rows, parts = None, self._finished(x, layer, mixed)
         hidden = add_norm(x, parts, self.model.final_scale, self.model.config.rms_eps)
         store_in_ring(self.model.buffers.hidden, self.at, hidden)
         yield hidden
@@ -105,17 +104,15 @@ class RowsStep:
         """[M, V] float32 of hidden rows."""
         return head_linear(hidden, self.model.weights.lm_head)
 
-    def _linear(self, mixer: LinearMixer, y: HalfNorm) -> Rows:
-        """What a layer's output projection is to multiply."""
-        rows = rows_linear(y, mixer.weights.in_proj)
+    def _linear(self, mixer: LinearMixer, rows: Tensor) -> Rows:
+        """Of projected rows what a layer's output projection is to multiply."""
         c, w = self.model.config, mixer.weights
         o = delta_rows(mixer.state, self.at, rows, mixer.taps, w.dt_bias, mixer.rate)
         z = rows[:, c.conv_width : c.conv_width + c.value_width].unflatten(1, o.shape[1:])
         split = takes_terms(w.out_proj) and c.linear_value_dim % BLOCK == 0
         return (split_gated_norm if split else gated_norm)(o, z, mixer.norm, c.rms_eps)
 
-    def _full(self, mixer: FullMixer, y: HalfNorm, keys: int) -> Rows:
-        rows = rows_linear(y, mixer.weights.qkv_proj)
+    def _full(self, mixer: FullMixer, rows: Tensor, keys: int) -> Rows:
         c = self.model.config
         scales, tables = (mixer.q_scale, mixer.k_scale), (mixer.cos, mixer.sin)
         q = prepare(rows, mixer.kv, self.at, scales, tables, c.num_heads, c.rms_eps)
@@ -128,17 +125,3 @@ class RowsStep:
         split = ffn_takes_terms(layer.mlp)
         y = add_half_norm(x, parts, layer.post_scale, layer.eps, split=split)
         return rows_ffn(y, layer.mlp, self.at)
-
-
-def first_of(mixer: FullMixer | LinearMixer) -> Matrix:
-    """What a layer's normed rows are multiplied with first."""
-    if isinstance(mixer, LinearMixer):
-        return mixer.weights.in_proj
-    return mixer.weights.qkv_proj
-
-
-def out_of(mixer: FullMixer | LinearMixer) -> Matrix:
-    """What a layer's mixed rows are multiplied with at last."""
-    if isinstance(mixer, LinearMixer):
-        return mixer.weights.out_proj
-    return mixer.weights.o_proj

@@ -1,7 +1,7 @@
-"""From a mixer's rows to the next layer's norm in one launch, whose weights never stop arriving.
+"""From a mixer's rows to what the next one reads in one launch, whose weights never stop arriving.
 
 A launch of its own for each product costs the memory about 4 us: it must wait for the rows, and has
-nothing under way until then. Here every program goes through its share of three matrices with a
+nothing under way until then. Here every program goes through its share of four matrices with a
 ring of tiles in shared memory, filled by the copy engine ahead of the rows: while all wait for the
 norm between two products, the next tiles arrive.
 
@@ -11,7 +11,7 @@ norm between two products, the next tiles arrive.
 - Parts go to memory, over the mark of an empty place. Behind its share of a matrix, a program makes
   what the next product reads of some units of BLOCK columns (`streamrows`): it reads their parts
   until none is missing, and leaves the places empty. So a part costs one store and no fence.
-- All await all units, behind the first and the second product, by a counter of each. So all
+- All await all units, behind each product but the last, by a counter of each. So all
   programs must run at once: `streamed` launches no more than fit, and the kernels before end
   without them.
 """
@@ -30,14 +30,13 @@ from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 from flashrt.engine.kernels.streamring import (
     BF16,
     BLOCK,
-    BOX_BYTES,
     FP8,
     INT4,
-    Ring,
     await_all,
+    ring_of,
     row_of,
 )
-from flashrt.engine.kernels.streamrows import half_norm, never_empty, silu_mul
+from flashrt.engine.kernels.streamrows import divided, half_norm, never_empty, silu_mul, tail
 
 _UNIT = gl.constexpr(512.0)
 """As `e4m3._UNIT`."""
@@ -47,33 +46,17 @@ _HIGH = gl.constexpr("{.reg .b32 t; shr.u32 t, $1, 4; and.b32 $0, t, 0x0F0F0F0F;
 
 
 @gluon.jit
-def _fetch(
-    X, places, slot, k, live, rows, K: gl.constexpr, TERMS: gl.constexpr, COLUMNS: gl.constexpr,
-    WIDTH: gl.constexpr, PIECES: gl.constexpr, WARPS: gl.constexpr,
-):  # fmt: skip
-    """Let what of the rows meets step k begin to arrive: PIECES times [TERMS * COLUMNS, WIDTH]."""
-    L: gl.constexpr = gl.BlockedLayout([1, WIDTH // 8], [4, 8], [WARPS, 1], [1, 0])
-    r = gl.arange(0, TERMS * COLUMNS, layout=gl.SliceLayout(1, L))
-    c = gl.arange(0, WIDTH, layout=gl.SliceLayout(0, L))
-    m = r % COLUMNS
-    at = ((r // COLUMNS * rows + m) * K)[:, None] + (k * (PIECES * WIDTH) + c)[None, :]
-    ok = (live & (m < rows))[:, None] & (c >= 0)[None, :]
-    for piece in gl.static_range(PIECES):
-        place = places.index(slot * PIECES + piece)
-        async_copy.async_copy_global_to_shared(place, X + at + piece * WIDTH, mask=ok)
-
-
-@gluon.jit
 def _scales(
-    SCALE, XS, n, k, m, r, SCALES_K, STRIDE, WIDE: gl.constexpr, KB: gl.constexpr,
-    SHARE: gl.constexpr, FORM: gl.constexpr, TILE: gl.constexpr,
+    ring, SCALE, XS, n, k, m, r, SCALES_K, STRIDE, WIDE: gl.constexpr, KB: gl.constexpr,
+    SHARE: gl.constexpr,
 ):  # fmt: skip
     """What the sums of a step are scaled with, of its weights and of the rows. Read a step ahead,
     so nothing is computed with it here."""
-    if FORM == FP8:
+    TILE: gl.constexpr = ring.TILE
+    if ring.FORM == FP8:
         weight = gl.load(SCALE + row_of(n, WIDE, TILE) // BLOCK * SCALES_K + k)
         found = (gl.load(XS + k * STRIDE + m, cache_modifier=".cg"), weight)
-    elif FORM == INT4:
+    elif ring.FORM == INT4:
         at = row_of(n, WIDE, TILE) + r
         b = 2 * k
         found = (  # type: ignore[assignment]
@@ -117,31 +100,30 @@ def _halves(packed, HIGH: gl.constexpr):
 
 
 @gluon.jit
-def _step(
-    total, scales, weights, rows, stage, slot, BOXES: gl.constexpr, FORM: gl.constexpr,
-    TILE: gl.constexpr, COLUMNS: gl.constexpr, WARPS: gl.constexpr, HALF: gl.constexpr,
-):  # fmt: skip
-    """total [TILE, COLUMNS] += one step's products, scaled."""
-    DEEP: gl.constexpr = 16 if FORM == BF16 else 32
-    ACC: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [WARPS, 1], [16, COLUMNS, DEEP])
-    BOTH: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [WARPS, 1], [16, 2 * COLUMNS, 32])
+def _step(ring, total, stage, slot, scales, HALF: gl.constexpr, ACC: gl.constexpr):
+    """total [TILE, COLUMNS] += the products of one step, scaled."""
+    TILE: gl.constexpr = ring.TILE
+    COLUMNS: gl.constexpr = ring.COLUMNS
+    BOTH: gl.constexpr = gl.NVMMADistributedLayout([3, 0], [ring.WARPS, 1], [16, 2 * COLUMNS, 32])
     zero = gl.zeros([TILE, 2 * COLUMNS], gl.float32, BOTH)
-    if FORM == BF16:
-        for box in gl.static_range(BOXES):
-            x = rows.index(slot * BOXES + box).permute((1, 0))
-            total = warpgroup_mma(weights.index(stage * BOXES + box), x, total, is_async=True)
+    if ring.FORM == BF16:
+        for box in gl.static_range(ring.BOXES):
+            w = ring.weights.index(stage * ring.BOXES + box)
+            x = ring.places.index(slot * ring.BOXES + box).permute((1, 0))
+            total = warpgroup_mma(w, x, total, is_async=True)
         total = warpgroup_mma_wait(0, deps=[total])
-    elif FORM == FP8:
-        x = rows.index(slot).permute((1, 0))
-        d = warpgroup_mma(weights.index(stage), x, zero, use_acc=False, is_async=True)
+    elif ring.FORM == FP8:
+        w, x = ring.weights.index(stage), ring.places.index(slot).permute((1, 0))
+        d = warpgroup_mma(w, x, zero, use_acc=False, is_async=True)
         d = warpgroup_mma_wait(0, deps=[d])
         total += _both(d, TILE, COLUMNS, ACC) * (scales[0] * scales[1])[None, :]
     else:
-        packed = weights.index(stage).load(gl.DotOperandLayout(0, BOTH, 4))
-        x, y = rows.index(2 * slot).permute((1, 0)), rows.index(2 * slot + 1).permute((1, 0))
+        packed = ring.weights.index(stage).load(gl.DotOperandLayout(0, BOTH, 4))
+        x = ring.places.index(2 * slot).permute((1, 0))
+        y = ring.places.index(2 * slot + 1).permute((1, 0))
         d = warpgroup_mma(_halves(packed, False), x, zero, use_acc=False, is_async=True)
         if COLUMNS > 32:
-            # Registers do not hold both sums.
+            # Registers do not hold both sums on their way.
             d = warpgroup_mma_wait(0, deps=[d])
         e = warpgroup_mma(_halves(packed, True), y, zero, use_acc=False, is_async=True)
         if COLUMNS > 32:
@@ -154,69 +136,65 @@ def _step(
 
 
 @gluon.jit
+def _put(ring, total, PARTS, n, segment, m, r, N: gl.constexpr, WIDE: gl.constexpr):
+    """A lane's part of a row of tiles."""
+    column = row_of(n, WIDE, ring.TILE) + r
+    at = (segment * ring.rows + m)[None, :] * N + column[:, None]
+    live = (m < ring.rows)[None, :] & (column < N)[:, None]
+    gl.store(PARTS + at, never_empty(total), mask=live)
+
+
+@gluon.jit
 def _product(
-    ring, i, stage, parity, first, count, X, XS, SCALE, PARTS, rows, places,
-    SCALES_K, STRIDE, N: gl.constexpr, K: gl.constexpr, KB: gl.constexpr, PER: gl.constexpr,
-    WIDE: gl.constexpr, SHARE: gl.constexpr, HALF: gl.constexpr, FORM: gl.constexpr,
-    COLUMNS: gl.constexpr, DEPTH: gl.constexpr, WARPS: gl.constexpr,
+    ring, at, X, XS, SCALE, PARTS, SCALES_K, STRIDE, WHICH: gl.constexpr, N: gl.constexpr,
+    K: gl.constexpr, KB: gl.constexpr, PER: gl.constexpr, WIDE: gl.constexpr, SHARE: gl.constexpr,
+    HALF: gl.constexpr,
 ):  # fmt: skip
-    """Parts of sums over tiles [first, first + count) of one matrix, the i-th and following of the
-    ring; -> where the ring is then."""
-    TILE: gl.constexpr = ring.TILE
-    BOXES: gl.constexpr = ring.BOXES
-    TERMS: gl.constexpr = 1 if FORM == BF16 else 2
-    PIECES: gl.constexpr = 2 if FORM == INT4 else BOXES
-    WIDTH: gl.constexpr = BLOCK // 2 if FORM == BF16 else BLOCK
+    """Parts of the sums of this program's tiles of one matrix. `at`, and the result: the next tile
+    of the ring, its stage, and the parity of what arrives there."""
+    DEPTH: gl.constexpr = ring.DEPTH
     ACC: gl.constexpr = gl.NVMMADistributedLayout(
-        [3, 0], [WARPS, 1], [16, COLUMNS, 16 if FORM == BF16 else 32]
+        [3, 0], [ring.WARPS, 1], [16, ring.COLUMNS, 16 if ring.FORM == BF16 else 32]
     )
-    m = gl.arange(0, COLUMNS, layout=gl.SliceLayout(0, ACC))
-    r = gl.arange(0, TILE, layout=gl.SliceLayout(1, ACC))
+    m = gl.arange(0, ring.COLUMNS, layout=gl.SliceLayout(0, ACC))
+    r = gl.arange(0, ring.TILE, layout=gl.SliceLayout(1, ACC))
+    i, stage, parity = at
+    first = ring.firsts[WHICH]
+    count = ring.ends[WHICH] - (ring.ends[WHICH - 1] if WHICH > 0 else 0)
     n = first // KB
     k = first % KB
     ahead = k
     for early in gl.static_range(DEPTH - 1):
-        _fetch(
-            X, places, early, ahead, early < count, rows, K, TERMS, COLUMNS, WIDTH, PIECES, WARPS
-        )
-        async_copy.commit_group()
+        ring.fetch(X, early, ahead, early < count, K)
         ahead = gl.where(ahead == KB - 1, 0, ahead + 1)
-    scales = _scales(SCALE, XS, n, k, m, r, SCALES_K, STRIDE, WIDE, KB, SHARE, FORM, TILE)
-    total = gl.zeros([TILE, COLUMNS], gl.float32, ACC)
+    scales = _scales(ring, SCALE, XS, n, k, m, r, SCALES_K, STRIDE, WIDE, KB, SHARE)
+    total = gl.zeros([ring.TILE, ring.COLUMNS], gl.float32, ACC)
     slot = 0
     for j in range(count):
         free = gl.where(stage == 0, ring.STAGES - 1, stage - 1)
         after = gl.where(i > 0, i - 1 + ring.STAGES, -1)
         ring.arm(after, free)
         async_copy.wait_group(DEPTH - 2)
-        # Behind it, all have left the step before, whose places may be filled again.
+        # Behind it, all have left the step before, whose places are filled again before anything
+        # is awaited: else a tile less is under way.
         gl.thread_barrier()
         fence_async_shared()
         ring.fill(after, free)
-        _fetch(X, places, gl.where(slot == 0, DEPTH - 1, slot - 1), ahead, j + DEPTH - 1 < count,
-               rows, K, TERMS, COLUMNS, WIDTH, PIECES, WARPS)  # fmt: skip
-        async_copy.commit_group()
+        ring.fetch(X, gl.where(slot == 0, DEPTH - 1, slot - 1), ahead, j + DEPTH - 1 < count, K)
         ahead = gl.where(ahead == KB - 1, 0, ahead + 1)
         ends_row = k == KB - 1
-        ends_lane = (j == count - 1) | ((j + 1) % PER == 0)
         last = j == count - 1
         next_n = gl.where(ends_row & (j < count - 1), n + 1, n)
         next_k = gl.where(last, k, gl.where(ends_row, 0, k + 1))
-        coming = _scales(SCALE, XS, next_n, next_k, m, r, SCALES_K, STRIDE, WIDE, KB, SHARE, FORM,
-                         TILE)  # fmt: skip
+        coming = _scales(
+            ring, SCALE, XS, next_n, next_k, m, r, SCALES_K, STRIDE, WIDE, KB, SHARE
+        )  # fmt: skip
         mbarrier.wait(ring.full.index(stage), parity)
-        total = _step(
-            total, scales, ring.places, places, stage, slot, BOXES, FORM, TILE, COLUMNS, WARPS, HALF
-        )
-        if ends_row | ends_lane:
-            segment = (first + j) // PER - n * KB // PER
-            at = (segment * rows + m)[None, :] * N + (row_of(n, WIDE, TILE) + r)[:, None]
-            gl.store(PARTS + at, never_empty(total), mask=(m < rows)[None, :] & (r >= 0)[:, None])
-            total = gl.zeros([TILE, COLUMNS], gl.float32, ACC)
-        scales = coming
-        n = next_n
-        k = next_k
-        i += 1
+        total = _step(ring, total, stage, slot, scales, HALF, ACC)
+        if ends_row | last | ((j + 1) % PER == 0):
+            _put(ring, total, PARTS, n, (first + j) // PER - n * KB // PER, m, r, N, WIDE)
+            total = gl.zeros([ring.TILE, ring.COLUMNS], gl.float32, ACC)
+        scales, n, k, i = coming, next_n, next_k, i + 1
         slot = gl.where(slot == DEPTH - 1, 0, slot + 1)
         wraps = stage == ring.STAGES - 1
         parity = gl.where(wraps, parity ^ 1, parity)
@@ -227,85 +205,48 @@ def _product(
 
 @gluon.jit(do_not_specialize=["rows"])
 def stream(
-    OUT, GATE_UP, DOWN, OUT_SCALE, GATE_UP_SCALE, DOWN_SCALE, X, X_SCALES, RESIDUAL, POST, NEXT,
-    PARTS, WIDE_PARTS, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES, MIDDLE_SQUARES, INNER, INNER_TERMS,
-    INNER_SCALES, Y, TERMS, SCALES, SQUARES, COUNTERS, rows, STRIDE, OUT_STEP, GATE_UP_STEP,
-    DOWN_STEP, eps, H: gl.constexpr, K: gl.constexpr, WIDE: gl.constexpr, SHARE0: gl.constexpr,
-    SHARE1: gl.constexpr, SHARE2: gl.constexpr, HALF: gl.constexpr, FORM: gl.constexpr,
-    PER0: gl.constexpr, PER1: gl.constexpr, PER2: gl.constexpr, EACH: gl.constexpr,
-    TILE: gl.constexpr, BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr,
-    DEPTH: gl.constexpr, WARPS: gl.constexpr,
+    OUT, GATE_UP, DOWN, PROJECT, OUT_SCALE, GATE_UP_SCALE, DOWN_SCALE, PROJECT_SCALE, TAIL, X,
+    X_SCALES, RESIDUAL, POST, NEXT, PARTS, WIDE_PARTS, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES,
+    MIDDLE_SQUARES, INNER, INNER_TERMS, INNER_SCALES, Y, TERMS, SCALES, SQUARES, PROJECTED,
+    COUNTERS, rows, STRIDE, OUT_STEP, GATE_UP_STEP, DOWN_STEP, PROJECT_STEP, eps, H: gl.constexpr,
+    K: gl.constexpr, WIDE: gl.constexpr, N: gl.constexpr, TAIL_N: gl.constexpr,
+    SHARE0: gl.constexpr, SHARE1: gl.constexpr, SHARE2: gl.constexpr, SHARE3: gl.constexpr,
+    HALF: gl.constexpr, FORM: gl.constexpr, PER0: gl.constexpr, PER1: gl.constexpr,
+    PER2: gl.constexpr, PER3: gl.constexpr, EACH: gl.constexpr, TILE: gl.constexpr,
+    BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr, DEPTH: gl.constexpr,
+    WARPS: gl.constexpr,
 ):  # fmt: skip
-    """RESIDUAL += X out^T; RESIDUAL += (silu * up of its norm) down^T; Y, TERMS, SQUARES: the norm
-    of that. H: columns of RESIDUAL; K: of X; WIDE: between."""
-    BOX: gl.constexpr = BOX_BYTES // (2 if FORM == BF16 else 1)
-    SPAN: gl.constexpr = BOXES * BOX * (2 if FORM == INT4 else 1)
-    PIECES: gl.constexpr = 2 if FORM == INT4 else BOXES
-    TERMS_EACH: gl.constexpr = 1 if FORM == BF16 else 2
-    BITS: gl.constexpr = 16 if FORM == BF16 else 8
-    ROWS: gl.constexpr = gl.bfloat16 if FORM == BF16 else gl.float8e4nv
-    LAID: gl.constexpr = gl.NVMMASharedLayout(
-        swizzle_byte_width=BOX_BYTES, element_bitwidth=BITS, rank=2
-    )
-    KB0: gl.constexpr = K // SPAN
-    KB1: gl.constexpr = H // SPAN
-    KB2: gl.constexpr = WIDE // SPAN
-    UNITS0: gl.constexpr = H // BLOCK
-    UNITS1: gl.constexpr = WIDE // BLOCK
-
-    weights = gl.allocate_shared_memory(OUT.dtype, [STAGES * BOXES, TILE, BOX], LAID)
-    places = gl.allocate_shared_memory(ROWS, [DEPTH * PIECES, TERMS_EACH * COLUMNS, BOX], LAID)
-    full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
-    for stage in gl.static_range(STAGES):
-        mbarrier.init(full.index(stage), count=1)
-    fence_async_shared()
-    gl.thread_barrier()
-    lane = gl.program_id(0) * EACH
-    first0 = lane * PER0
-    first1 = lane * PER1
-    first2 = lane * PER2
-    count0 = gl.maximum(gl.minimum(H // TILE * KB0 - first0, EACH * PER0), 0)
-    count1 = gl.maximum(gl.minimum(2 * WIDE // TILE * KB1 - first1, EACH * PER1), 0)
-    count2 = gl.maximum(gl.minimum(H // TILE * KB2 - first2, EACH * PER2), 0)
-    ends = (count0, count0 + count1, count0 + count1 + count2)
-    ring = Ring((OUT, GATE_UP, DOWN), weights, full, (first0, first1, first2), ends, KB0, KB1, KB2,
-                WIDE, TILE, BOXES, STAGES)  # fmt: skip
-    for early in gl.static_range(STAGES):
-        ring.arm(early, early)
-    gl.thread_barrier()
-    for early in gl.static_range(STAGES):
-        ring.fill(early, early)
+    """RESIDUAL += X out^T; RESIDUAL += (silu * up of its norm) down^T; PROJECTED: the norm of that
+    times N rows of PROJECT and TAIL_N of TAIL. H: columns of RESIDUAL; K: of X; WIDE: between."""
+    ring = ring_of(OUT, GATE_UP, DOWN, PROJECT, rows, H, K, WIDE, N, FORM, PER0, PER1, PER2, PER3,
+                   EACH, TILE, BOXES, COLUMNS, STAGES, DEPTH, WARPS)  # fmt: skip
     gdc_wait()
     i = 0
-    place = 0
+    stage = 0
     parity = 0
-    i, place, parity = _product(
-        ring, i, place, parity, first0, count0, X, X_SCALES, OUT_SCALE, PARTS, rows, places,
-        OUT_STEP, STRIDE, H, K, KB0, PER0, 0, SHARE0, HALF, FORM, COLUMNS, DEPTH, WARPS,
-    )  # fmt: skip
-    half_norm(
-        COUNTERS, rows, PARTS, RESIDUAL, POST, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES, MIDDLE_SQUARES,
-        STRIDE, H, KB0, PER0, TILE, FORM, False, WARPS,
-    )  # fmt: skip
-    await_all(COUNTERS, UNITS0)
+    at = _product(ring, (i, stage, parity), X, X_SCALES, OUT_SCALE, PARTS, OUT_STEP, STRIDE, 0, H,
+                  K, ring.KB0, PER0, 0, SHARE0, HALF)  # fmt: skip
+    half_norm(COUNTERS, rows, PARTS, RESIDUAL, POST, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES,
+              MIDDLE_SQUARES, STRIDE, H, ring.KB0, PER0, TILE, FORM, False, WARPS)  # fmt: skip
+    await_all(COUNTERS, H // BLOCK)
     met = MIDDLE if FORM == BF16 else MIDDLE_TERMS
-    i, place, parity = _product(
-        ring, i, place, parity, first1, count1, met, MIDDLE_SCALES, GATE_UP_SCALE, WIDE_PARTS, rows,
-        places, GATE_UP_STEP, STRIDE, 2 * WIDE, H, KB1, PER1, WIDE, SHARE1, HALF, FORM, COLUMNS,
-        DEPTH, WARPS,
-    )  # fmt: skip
-    silu_mul(
-        COUNTERS + 1, rows, WIDE_PARTS, INNER, INNER_TERMS, INNER_SCALES, MIDDLE_SQUARES, STRIDE,
-        eps, H, WIDE, KB1, PER1, TILE, FORM, WARPS,
-    )  # fmt: skip
-    await_all(COUNTERS + 1, UNITS1)
+    at = _product(ring, at, met, MIDDLE_SCALES, GATE_UP_SCALE, WIDE_PARTS, GATE_UP_STEP, STRIDE, 1,
+                  2 * WIDE, H, ring.KB1, PER1, WIDE, SHARE1, HALF)  # fmt: skip
+    silu_mul(COUNTERS + 1, rows, WIDE_PARTS, INNER, INNER_TERMS, INNER_SCALES, MIDDLE_SQUARES,
+             STRIDE, eps, H, WIDE, ring.KB1, PER1, TILE, FORM, WARPS)  # fmt: skip
+    await_all(COUNTERS + 1, WIDE // BLOCK)
     met = INNER if FORM == BF16 else INNER_TERMS
-    _product(
-        ring, i, place, parity, first2, count2, met, INNER_SCALES, DOWN_SCALE, PARTS, rows, places,
-        DOWN_STEP, STRIDE, H, WIDE, KB2, PER2, 0, SHARE2, HALF, FORM, COLUMNS, DEPTH, WARPS,
-    )  # fmt: skip
-    gdc_launch_dependents()
-    half_norm(
-        COUNTERS, rows, PARTS, RESIDUAL, NEXT, Y, TERMS, SCALES, SQUARES, STRIDE, H, KB2, PER2,
-        TILE, FORM, True, WARPS,
-    )  # fmt: skip
+    at = _product(ring, at, met, INNER_SCALES, DOWN_SCALE, PARTS, DOWN_STEP, STRIDE, 2, H, WIDE,
+                  ring.KB2, PER2, 0, SHARE2, HALF)  # fmt: skip
+    half_norm(COUNTERS + 2, rows, PARTS, RESIDUAL, NEXT, Y, TERMS, SCALES, SQUARES, STRIDE, H,
+              ring.KB2, PER2, TILE, FORM, TAIL_N > 0, WARPS)  # fmt: skip
+    if N > 0:
+        await_all(COUNTERS + 2, H // BLOCK)
+        met = Y if FORM == BF16 else TERMS
+        _product(ring, at, met, SCALES, PROJECT_SCALE, WIDE_PARTS, PROJECT_STEP, STRIDE, 3, N, H,
+                 ring.KB1, PER3, 0, SHARE3, HALF)  # fmt: skip
+        gdc_launch_dependents()
+        if TAIL_N > 0:
+            tail(rows, Y, TAIL, PROJECTED, SQUARES, eps, H, N, TAIL_N, WARPS)
+        divided(rows, WIDE_PARTS, PROJECTED, SQUARES, eps, H, N, N + TAIL_N, ring.KB1, PER3, TILE,
+                WARPS)  # fmt: skip

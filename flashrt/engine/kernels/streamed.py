@@ -1,9 +1,10 @@
-"""The second half of a dense layer as one launch: which layers go that way, and with what.
+"""From a dense layer's mixer to the next one's as one launch: which layers go so, and with what.
 
-References: `flashrt.engine.model.Layer.finish`, and the norm of the layer behind. The kernel is
-`stream`; there one reads how it works.
+References: `flashrt.engine.model.Layer.finish`, and the norm and first product of the layer behind.
+The kernel is `stream`; there one reads how it works.
 """
 
+import itertools
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,20 +16,16 @@ from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from flashrt.engine.forms import BLOCK, SPAN, Fp8Blocks, Int4
 from flashrt.engine.kernels.e4m3 import Read, terms_of
-from flashrt.engine.kernels.norm import HalfNorm
 from flashrt.engine.kernels.plain import ROWS_MAX, Rows, multiplied
 from flashrt.engine.kernels.stream import stream
 from flashrt.engine.kernels.streamring import BF16, FP8, INT4
 from flashrt.engine.kernels.streamrows import EMPTY
+from flashrt.engine.kernels.streams import first_of, out_of
 from flashrt.engine.kernels.terms import Terms
-from flashrt.engine.kernels.tiles import STREAM, Flow, StreamTile, lane_steps
-from flashrt.engine.matrix import Matrix, Part, sole_part
-from flashrt.engine.mixers import LinearMixer
+from flashrt.engine.kernels.tiles import STREAM, TAIL_ROWS, Flow, StreamTile, lane_steps
+from flashrt.engine.matrix import Matrix, Packed, Part, rows_of, sole_part
 from flashrt.engine.model import Layer
 from flashrt.engine.weights import MlpWeights
-
-HOPPER = (9, 0)
-"""The one kind of device whose matrix unit and copy engine the kernel speaks to."""
 
 REGISTERS, MOST_REGISTERS = 65536, 255
 """Of a processor, and of one thread."""
@@ -36,12 +33,15 @@ REGISTERS, MOST_REGISTERS = 65536, 255
 RESERVED_BYTES = 1024
 """Of shared memory, for each program that runs."""
 
+COUNTERS = 3
+"""One behind each product but the last."""
+
 _KINDS = {"Tensor": BF16.value, "Fp8Blocks": FP8.value, "Int4": INT4.value}
 
 
 @attrs.frozen(eq=False)
 class _Matrix:
-    """One of the three as the kernel takes it."""
+    """One of the four as the kernel takes it."""
 
     descriptor: TensorDescriptor
     scale: Tensor
@@ -67,9 +67,13 @@ def _described(weight: Tensor, tile: StreamTile) -> TensorDescriptor:
 
 @attrs.frozen(eq=False)
 class Streamed:
-    """A layer's output projection, norm and feed-forward half, and the norm of the next."""
+    """A layer's output projection, norm and feed-forward half, and the next one's norm and first
+    projection. Of the last layer, its own."""
 
-    matrices: tuple[_Matrix, _Matrix, _Matrix]
+    matrices: Sequence[_Matrix]
+    """Output projection, gates with ups, down, and the next projection, or anything."""
+    tail: Tensor
+    """[T, h] plain rows behind that, or anything."""
     tile: StreamTile
     kind: int
     half: bool
@@ -78,65 +82,67 @@ class Streamed:
     width: int
     """Columns of what the mixer leaves."""
     inner: int
+    projected: int
+    """Rows of the next projection without its tail; none of the last layer."""
+    tail_rows: int
     post_scale: Tensor
+    next_scale: Tensor
     eps: float
     lanes: int
 
     @classmethod
-    def of(cls, layer: Layer) -> "Streamed | None":
-        """None where the layer's parts go launch by launch."""
-        matrices = _matrices(layer)
-        if matrices is None or torch.cuda.get_device_capability(matrices[0].device) != HOPPER:
+    def of(cls, layer: Layer, following: Layer | None) -> "Streamed | None":
+        """None where the layer's parts go launch by launch; `following`: None behind the last."""
+        found = _found(layer, following)
+        if found is None:
             return None
-        parts = [sole_part(matrix) for matrix in matrices]
-        if not all(map(_is_taken, parts)) or len({type(part) for part in parts}) > 1:
-            return None
-        device, form = matrices[0].device, type(parts[0]).__name__
-        tile = STREAM[form]
-        out, gate_up, down = (_Matrix.of(part, tile) for part in parts if part is not None)
-        (hidden, width), inner = matrices[0].shape, matrices[2].shape[1]
-        halves = {part.scale.dtype == torch.float16 for part in parts if isinstance(part, Int4)}
-        if len(halves) > 1:
-            return None
+        parts, tail = found
+        device, name = layer.post_scale.device, type(parts[0]).__name__
+        tile = STREAM[name]
+        hidden, width, inner = rows_of(parts[0]), _columns(parts[0]), _columns(parts[2])
         processors = torch.cuda.get_device_properties(device).multi_processor_count
+        matrices = [_Matrix.of(part, tile) for part in parts]
         return cls(
-            (out, gate_up, down), tile, _KINDS[form], True in halves, hidden, width, inner,
-            layer.post_scale, layer.eps, tile.lanes * processors,
+            matrices if following else [*matrices, matrices[0]],
+            layer.post_scale if tail is None else tail, tile, _KINDS[name], _is_half(parts[0]),
+            hidden, width, inner, rows_of(parts[3]) if following else 0,
+            0 if tail is None else len(tail), layer.post_scale,
+            following.input_scale if following else layer.post_scale, layer.eps,
+            tile.lanes * processors,
         )  # fmt: skip
 
-    def run(
-        self, x: Tensor, mixed: Rows, next_scale: Tensor, sums: "Sums", counters: Tensor
-    ) -> HalfNorm:
-        """x [M <= 64, h] += the mixer's output, then the feed-forward half's; -> x * next_scale,
-        still to be divided. `mixed` [M, width]: what the output projection multiplies; counters
-        [2] int32: zeros."""
+    def run(self, x: Tensor, mixed: Rows, sums: "Sums", counters: Tensor) -> Tensor | None:
+        """x [M <= 64, h] += the mixer's output, then the feed-forward half's; -> what the next
+        mixer reads [M, P], of the last layer nothing. `mixed` [M, width]: what the output
+        projection multiplies; counters [COUNTERS] int32: zeros."""
         columns = next(most for most in self.tile.flows if len(x) <= most)
         flow = self.tile.flows[columns]
         grid = (self.lanes // flow.lanes,)
         options = self._options(columns, flow)
-        arguments, result = self._arguments(x, mixed, next_scale, sums, counters)
+        arguments, result = self._arguments(x, mixed, sums, counters)
         kernel = stream.warmup(*arguments, grid=grid, **options)
-        _check_fits(kernel.metadata.shared, grid[0], x.device)
+        check_fits(kernel.metadata.shared, grid[0], x.device)
         stream[grid](*arguments, **options)
-        return result
+        return result if self.projected else None
 
     def _arguments(
-        self, x: Tensor, mixed: Rows, next_scale: Tensor, sums: "Sums", counters: Tensor
-    ) -> tuple[tuple[Any, ...], HalfNorm]:
+        self, x: Tensor, mixed: Rows, sums: "Sums", counters: Tensor
+    ) -> tuple[tuple[Any, ...], Tensor]:
         rows = len(x)
-        given = self._given(mixed)
-        made = [self._product_rows(x, n) for n in (self.hidden, self.inner, self.hidden)]
+        middle, inner, last = (
+            self._product_rows(x, n) for n in (self.hidden, self.inner, self.hidden)
+        )
         squares = [x.new_empty(rows, self.hidden // BLOCK, dtype=torch.float32) for _ in range(2)]
-        y, terms = made[2]
-        stride = 0 if terms is None else terms.scales.stride(1)
+        result = x.new_empty(rows, self.projected + self.tail_rows)
+        stride = 0 if self.kind == BF16.value else middle[2].stride(1)
         arguments = (
             *(matrix.descriptor for matrix in self.matrices),
-            *(matrix.scale for matrix in self.matrices), *given, x, self.post_scale, next_scale,
-            sums.parts, sums.wide, *_targets(*made[0]), squares[0], *_targets(*made[1]),
-            *_targets(y, terms), squares[1], counters, rows, stride,
+            *(matrix.scale for matrix in self.matrices), self.tail, *self._given(mixed), x,
+            self.post_scale, self.next_scale, sums.parts, sums.wide, *middle, squares[0], *inner,
+            *last, squares[1], result if self.projected else x, counters, rows, stride,
             *(matrix.step for matrix in self.matrices), self.eps,
         )  # fmt: skip
-        return arguments, HalfNorm(y, squares[1], self.eps, terms)
+        return arguments, result
 
     def _given(self, mixed: Rows) -> tuple[Tensor, Tensor]:
         """What the first product reads: rows, or terms and their scales."""
@@ -146,26 +152,21 @@ class Streamed:
         terms = terms_of(mixed)
         return terms.numbers, terms.scales
 
-    def _product_rows(self, x: Tensor, n: int) -> tuple[Tensor, Terms | None]:
-        """Room for what a product of n columns reads."""
-        terms = None if self.kind == BF16.value else Terms.empty(len(x), n, x.device)
-        return x.new_empty(len(x), n), terms
+    def _product_rows(self, x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Room for what a product of n columns reads: rows, their terms, and scales."""
+        rows = x.new_empty(len(x), n)
+        if self.kind == BF16.value:
+            return rows, rows, rows
+        terms = Terms.empty(len(x), n, x.device)
+        return rows, terms.numbers, terms.scales
 
     def _options(self, columns: int, flow: Flow) -> dict[str, Any]:
-        lanes = {
-            f"PER{at}": self._lane(n, k)
-            for at, (n, k) in enumerate(
-                [
-                    (self.hidden, self.width),
-                    (2 * self.inner, self.hidden),
-                    (self.hidden, self.inner),
-                ]
-            )
-        }
+        lanes = {f"PER{at}": self._lane(n, k) for at, (n, k) in enumerate(self._shapes)}
         shares = {f"SHARE{at}": matrix.share for at, matrix in enumerate(self.matrices)}
         threads = 32 * flow.warps * self.tile.lanes // flow.lanes
         return {
             **lanes, **shares, "H": self.hidden, "K": self.width, "WIDE": self.inner,
+            "N": self.projected, "TAIL_N": self.tail_rows,
             "HALF": self.half, "FORM": self.kind, "EACH": flow.lanes, "TILE": self.tile.rows,
             "BOXES": self.tile.boxes, "COLUMNS": columns, "STAGES": flow.stages,
             "DEPTH": flow.depth, "WARPS": flow.warps, "num_warps": flow.warps,
@@ -173,19 +174,25 @@ class Streamed:
             "maxnreg": min(MOST_REGISTERS, REGISTERS // threads // 8 * 8), "launch_pdl": True,
         }  # fmt: skip
 
+    @property
+    def _shapes(self) -> Sequence[tuple[int, int]]:
+        """[N, K] of all matrices."""
+        return (
+            (self.hidden, self.width), (2 * self.inner, self.hidden), (self.hidden, self.inner),
+            (self.projected, self.hidden),
+        )  # fmt: skip
+
     def _lane(self, n: int, k: int) -> int:
         """Tiles of a matrix [n, k] in one lane."""
-        return lane_steps(k // self._span, n // self.tile.rows, self.lanes)
+        return lane_steps(k // self._span, -(-n // self.tile.rows), self.lanes)
 
     def sums(self) -> tuple[int, int]:
-        """Places for the parts of all rows: of x's columns, and between."""
-        narrow = max(self._parts(self.hidden, self.width), self._parts(self.hidden, self.inner))
-        wide = self._parts(2 * self.inner, self.hidden)
-        return narrow * ROWS_MAX * self.hidden, wide * ROWS_MAX * 2 * self.inner
-
-    def _parts(self, n: int, k: int) -> int:
-        """Lanes that a sum over K may lie in."""
-        return -(-(k // self._span - 1) // self._lane(n, k)) + 1
+        """Places for the parts of all rows: of x's columns, and of others."""
+        out, gate_up, down, project = (
+            ROWS_MAX * n * (-(-(k // self._span - 1) // self._lane(n, k)) + 1)
+            for n, k in self._shapes
+        )
+        return max(out, down), max(gate_up, project)
 
     @property
     def _span(self) -> int:
@@ -218,61 +225,79 @@ class Streams:
     layers: Sequence[Streamed | None]
     sums: Sums
     counters: Tensor
-    """[layers, 2] int32."""
+    """[layers, COUNTERS] int32."""
 
     @classmethod
     def of(cls, layers: Sequence[Layer], device: torch.device) -> "Streams":
         """Of a model's layers in order."""
-        made = [Streamed.of(layer) for layer in layers]
+        made = [Streamed.of(*pair) for pair in itertools.zip_longest(layers, layers[1:])]
         sums = Sums.of([one for one in made if one is not None], device)
-        return cls(made, sums, torch.zeros(len(layers), 2, dtype=torch.int32, device=device))
+        counters = torch.zeros(len(layers), COUNTERS, dtype=torch.int32, device=device)
+        return cls(made, sums, counters)
 
     def start(self) -> None:
         """Before the first layer of a pass."""
         self.counters.zero_()
 
-    def run(self, number: int, x: Tensor, mixed: Rows, next_scale: Tensor) -> HalfNorm | None:
-        """See `Streamed.run`; None where this layer goes launch by launch."""
+    def take(self, number: int) -> bool:
+        """Whether a layer goes this way."""
+        return self.layers[number] is not None
+
+    def run(self, number: int, x: Tensor, mixed: Rows) -> Tensor | None:
+        """See `Streamed.run`, of a layer that is taken."""
         layer = self.layers[number]
-        if layer is None:
-            return None
-        return layer.run(x, mixed, next_scale, self.sums, self.counters[number])
+        assert layer is not None
+        return layer.run(x, mixed, self.sums, self.counters[number])
 
 
-def _targets(rows: Tensor, terms: Terms | None) -> tuple[Tensor, Tensor, Tensor]:
-    """Rows, their terms and scales; anything where there are none."""
-    return (rows, rows, rows) if terms is None else (rows, terms.numbers, terms.scales)
-
-
-def _matrices(layer: Layer) -> tuple[Matrix, Matrix, Matrix] | None:
-    """Output projection, gates with ups, and down; None of a mixture."""
-    mixer, mlp = layer.mixer, layer.mlp
-    if not isinstance(mlp, MlpWeights):
+def _found(layer: Layer, following: Layer | None) -> tuple[list[Part], Tensor | None] | None:
+    """The matrices, and the next projection's plain tail; None where they do not fit together."""
+    if not isinstance(layer.mlp, MlpWeights):
         return None
-    out = mixer.weights.out_proj if isinstance(mixer, LinearMixer) else mixer.weights.o_proj
-    return out, mlp.gate_up, mlp.down
+    matrices = [out_of(layer.mixer), layer.mlp.gate_up, layer.mlp.down]
+    parts, tail = [sole_part(matrix) for matrix in matrices], None
+    if following is not None:
+        first, tail = _with_tail(first_of(following.mixer))
+        parts.append(first)
+    found = [part for part in parts if part is not None and _is_taken(part)]
+    alike = {(type(part), _is_half(part)) for part in found}
+    fit = len(found) == len(parts) and len(alike) == 1
+    return (found, tail) if fit else None
 
 
-def _is_taken(part: Part | None) -> bool:
+def _with_tail(matrix: Matrix) -> tuple[Part | None, Tensor | None]:
+    """A matrix without the few plain rows at its end, and those."""
+    if isinstance(matrix, Packed) and len(matrix.parts) == 2:
+        first, tail = matrix.parts
+        if isinstance(tail, Tensor) and len(tail) <= TAIL_ROWS:
+            return first, tail
+    return sole_part(matrix), None
+
+
+def _is_half(part: Part) -> bool:
+    """Whether its scales are float16 (int4)."""
+    return isinstance(part, Int4) and part.scale.dtype == torch.float16
+
+
+def _columns(part: Part) -> int:
+    return part.shape[1] if isinstance(part, Tensor) else part.columns
+
+
+def _is_taken(part: Part) -> bool:
     """Whether a matrix is one of those that lie as the kernel reads them."""
+    n, k = rows_of(part), _columns(part)
     match part:
         case Tensor():
-            return part.dtype == torch.bfloat16 and _in_tiles(len(part), part.shape[1], BLOCK)
+            return part.dtype == torch.bfloat16 and part.is_contiguous() and k % BLOCK == 0
         case Fp8Blocks():
-            begins_anew = part.period % BLOCK and part.first + len(part.weight) > part.period
-            return not (part.first or begins_anew) and _in_tiles(
-                len(part.weight), part.columns, BLOCK
-            )
+            begins_anew = part.period % BLOCK and part.first + n > part.period
+            return not (part.first or begins_anew or n % BLOCK or k % BLOCK)
         case Int4():
-            return part.pairs is not None and _in_tiles(len(part.weight), part.columns, SPAN)
+            return part.pairs is not None and n % BLOCK == 0 and k % SPAN == 0
     return False
 
 
-def _in_tiles(n: int, k: int, span: int) -> bool:
-    return n % BLOCK == 0 and k % span == 0
-
-
-def _check_fits(shared: int, programs: int, device: torch.device) -> None:
+def check_fits(shared: int, programs: int, device: torch.device) -> None:
     """Raises RuntimeError where not all programs would run at once, since they wait for each
     other."""
     processors = torch.cuda.get_device_properties(device)

@@ -86,6 +86,17 @@ def _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE):
 
 
 @gluon.jit
+def _inverse(SQUARES, m, live, c, eps, H: gl.constexpr, L: gl.constexpr):
+    """One over the rms of rows m [U]."""
+    total = gl.zeros([m.shape[0], BLOCK], gl.float32, L)
+    for b in gl.static_range(0, H // BLOCK, BLOCK):
+        at = m[:, None] * (H // BLOCK) + b + c[None, :]
+        in_row = live[:, None] & (b + c < H // BLOCK)[None, :]
+        total += gl.load(SQUARES + at, mask=in_row, other=0.0, cache_modifier=".cg")
+    return gl.rsqrt(gl.sum(total, 1) / H + eps)
+
+
+@gluon.jit
 def half_norm(
     COUNTER, rows, PARTS, X, SCALE, Y, TERMS, SCALES, SQUARES, STRIDE, H: gl.constexpr,
     KB: gl.constexpr, PER: gl.constexpr, TILE: gl.constexpr, FORM: gl.constexpr,
@@ -122,8 +133,7 @@ def half_norm(
                 gl.store(Y + at, y, mask=ok)
             if FORM != BF16:
                 _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
-        if not KEEP:
-            count_one(COUNTER)
+        count_one(COUNTER)
 
 
 @gluon.jit
@@ -145,12 +155,7 @@ def silu_mul(
             m = start + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
             live = m < rows
             ok = live[:, None] & (c >= 0)[None, :]
-            squares = gl.zeros([WARPS, BLOCK], gl.float32, L)
-            for b in gl.static_range(0, H // BLOCK, BLOCK):
-                at = m[:, None] * (H // BLOCK) + b + c[None, :]
-                in_row = live[:, None] & (b + c < H // BLOCK)[None, :]
-                squares += gl.load(SQUARES + at, mask=in_row, other=0.0, cache_modifier=".cg")
-            inverse = gl.rsqrt(gl.sum(squares, 1) / H + eps)[:, None]
+            inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
             gate = gl.zeros([WARPS, BLOCK], gl.float32, L)
             up = gl.zeros([WARPS, BLOCK], gl.float32, L)
             waits = 1
@@ -171,3 +176,57 @@ def silu_mul(
             else:
                 _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
         count_one(COUNTER)
+
+
+@gluon.jit
+def divided(
+    rows, PARTS, Y, SQUARES, eps, H: gl.constexpr, N: gl.constexpr, STRIDE: gl.constexpr,
+    KB: gl.constexpr, PER: gl.constexpr, TILE: gl.constexpr, WARPS: gl.constexpr,
+):  # fmt: skip
+    """This program's units of all rows of Y [M, STRIDE], its first N columns: sums over their
+    rms."""
+    L: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
+    UNITS: gl.constexpr = (N + BLOCK - 1) // BLOCK
+    c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
+    for unit in range(gl.program_id(0), UNITS, gl.num_programs(0)):
+        columns = unit * BLOCK + c
+        for start in range(0, rows, WARPS):
+            m = start + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
+            live = m < rows
+            ok = live[:, None] & (columns < N)[None, :]
+            inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
+            total = gl.zeros([WARPS, BLOCK], gl.float32, L)
+            waits = 1
+            while waits > 0:
+                total, missing = _look(PARTS, m, columns // TILE, columns, rows, N, ok, KB, PER, L)
+                waits = _any(missing)
+            _leave_empty(PARTS, m, columns // TILE, columns, rows, N, ok, KB, PER, L)
+            at = m[:, None] * STRIDE + columns[None, :]
+            gl.store(Y + at, (total * inverse).to(gl.bfloat16), mask=ok)
+
+
+@gluon.jit
+def tail(
+    rows, X, W, Y, SQUARES, eps, H: gl.constexpr, N: gl.constexpr, TAIL_N: gl.constexpr,
+    WARPS: gl.constexpr,
+):  # fmt: skip
+    """Y's columns behind the first N: rows X over their rms times W [TAIL_N, H], plain. By the last
+    programs, a column each, since they have the fewest tiles; a warp a row."""
+    L: gl.constexpr = gl.BlockedLayout([1, 8], [1, 32], [WARPS, 1], [1, 0])
+    CHUNK: gl.constexpr = 256
+    c = gl.arange(0, CHUNK, layout=gl.SliceLayout(0, L))
+    b = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
+    for column in range(gl.num_programs(0) - 1 - gl.program_id(0), TAIL_N, gl.num_programs(0)):
+        for start in range(0, rows, WARPS):
+            m = start + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
+            live = m < rows
+            inverse = _inverse(SQUARES, m, live, b, eps, H, L)
+            total = gl.zeros([WARPS, CHUNK], gl.float32, L)
+            for at in gl.static_range(0, H, CHUNK):
+                k = (at + c)[None, :]
+                ok = live[:, None] & (k < H)
+                x = gl.load(X + m[:, None] * H + k, mask=ok, other=0.0, cache_modifier=".cg")
+                w = gl.load(W + column * H + k, mask=k < H, other=0.0)
+                total += x.to(gl.float32) * w.to(gl.float32)
+            y = (gl.sum(total, 1) * inverse).to(gl.bfloat16)
+            gl.store(Y + m * (N + TAIL_N) + N + column, y, mask=live)

@@ -240,7 +240,7 @@ STREAM: Mapping[str, StreamTile] = {
 }  # fmt: skip
 """By the form of all three matrices."""
 
-STREAM_PARTS = 8
+STREAM_PARTS = 16
 """Lanes that K is cut into at most, about: each leaves a part that is written and read again."""
 
 

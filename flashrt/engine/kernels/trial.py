@@ -29,7 +29,8 @@ from flashrt.engine.kernels.linear import (
 )
 from flashrt.engine.kernels.norm import add_half_norm
 from flashrt.engine.kernels.plain import ROWS_MAX
-from flashrt.engine.kernels.step import RowsStep, first_of
+from flashrt.engine.kernels.step import RowsStep
+from flashrt.engine.kernels.streams import first_of
 from flashrt.engine.kernels.terms import Terms, WithTerms
 from flashrt.engine.mixers import FullMixer, LinearMixer
 from flashrt.engine.model import Model

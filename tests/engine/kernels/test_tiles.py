@@ -9,10 +9,13 @@ from flashrt.engine.kernels.tiles import (
     E4M3_MEASURED,
     MEASURED,
     PACKED,
+    STREAM,
+    STREAM_PARTS,
     TAIL_ROWS,
     e4m3_block_tile,
     e4m3_tile,
     expert_tile,
+    lane_steps,
     packed_block_tile,
     packed_expert_tile,
     packed_tile,
@@ -98,3 +101,33 @@ def test_a_tail_is_cut_into_more_programs_than_a_matrix():
     """Each of them reads more at a time: there are few."""
     assert tile_for(TAIL_ROWS, 5120).rows < tile_for(TAIL_ROWS + 1, 5120).rows
     assert tile_for(TAIL_ROWS, 5120).depth > tile_for(TAIL_ROWS + 1, 5120).depth
+
+
+@pytest.mark.parametrize("steps", [1, 2, 10, 40, 48, 68, 136])
+@pytest.mark.parametrize("tiles", [1, 2, 40, 80, 128, 272])
+@pytest.mark.parametrize("lanes", [1, 264, 396])
+def test_lanes_hold_a_whole_matrix_in_few_parts(steps: int, tiles: int, lanes: int):
+    """No tile is left over, no row of tiles lies in more than a few lanes, and with tiles enough no
+    lane has more than its share."""
+    each = lane_steps(steps, tiles, lanes)
+
+    assert lanes * each >= steps * tiles
+    assert max(len({(n * steps + k) // each for k in range(steps)}) for n in range(tiles)) <= (
+        STREAM_PARTS + 1
+    )
+    assert each <= max(-(-steps * tiles // lanes), -(-steps // STREAM_PARTS))
+
+
+@pytest.mark.parametrize("form", sorted(STREAM))
+def test_every_number_of_rows_streams_in_the_same_lanes(form: str):
+    """Lanes fix bits: programs divide them, and the widest takes all rows."""
+    tile = STREAM[form]
+
+    assert list(tile.flows) == sorted(tile.flows)
+    assert max(tile.flows) == 64
+    for flow in tile.flows.values():
+        assert tile.lanes % flow.lanes == 0
+        assert flow.stages >= 2
+        assert flow.depth >= 2
+        # As many threads as a processor has registers for, 128 for each.
+        assert 32 * flow.warps * tile.lanes // flow.lanes <= 512
