@@ -22,8 +22,9 @@ from flashrt.metrics.activity import Activity, Held, Holdings
 from flashrt.metrics.ledger import Ledger
 from flashrt.outbox import Outbox
 from flashrt.policy.driving import Batches
+from flashrt.policy.measured import Measured
 from flashrt.policy.session_calls import SessionCalls
-from flashrt.policy.steps import Advance, Fetch, Lift, Performer, Prefill, Restore, Step, StepResult
+from flashrt.policy.steps import Performer, Step, StepResult
 from flashrt.policy.turn import (
     Answered,
     Ended,
@@ -95,11 +96,10 @@ class EngineWorker:
         self._arrived = trio.Event()
         self._running: Item | None = None
         self._fault: BaseException | None = None
-        self._restore_ms: float | None = None
+        self._measured = Measured(turns.policy.costs)
         self._tidy = tidy
         self._tidied_at = -math.inf
         self._tending = tending or Tending(turns)
-        self._fetch_ms = 0.0
         self._idle = trio.CancelScope()
         self._park_s: float | None = None
         self._parked = trio.Event()
@@ -355,7 +355,8 @@ class EngineWorker:
 
     def _serve(self, item: Item) -> None:
         engine = self._performer.engine
-        seen, self._restore_ms, self._fetch_ms = engine.graph_capture_count, None, 0.0
+        seen = engine.graph_capture_count
+        self._measured.begin()
         with contextlib.closing(self._run(item)) as batches:
             for events in batches:
                 if self._fault is not None:
@@ -373,7 +374,7 @@ class EngineWorker:
                 return self._calls.run(item.work, self._perform)
 
     def _batch(self, item: Item, events: tuple[TurnEvent, ...], captures: int) -> _Batch:
-        at, restore_ms = time.perf_counter(), self._restore_ms
+        at, restore_ms = time.perf_counter(), self._measured.restore_ms
         return _Batch(item, events, at, captures, restore_ms, *self._holdings.behind(events))
 
     def _perform(self, step: Step) -> StepResult:
@@ -381,14 +382,5 @@ class EngineWorker:
         position, started = self._performer.engine.position, time.perf_counter()
         result = self._performer.perform(step)
         ms = (time.perf_counter() - started) * 1000
-        costs = self._turns.policy.costs
-        match step:
-            case Fetch() | Lift():
-                self._fetch_ms += ms
-            case Restore(capsule, tier):
-                ms, self._fetch_ms = ms + self._fetch_ms, 0.0
-                costs.restored(capsule.capsule_bytes, ms, tier)
-                self._restore_ms = round((self._restore_ms or 0) + ms, 3)
-            case Prefill() | Advance() if isinstance(result, int):
-                costs.prefilled(result - position, ms)
+        self._measured.took(step, result, self._performer.engine.position - position, ms)
         return result
