@@ -105,7 +105,6 @@ UNTESTED = {
     "flashrt.engine.kernels.streamrows": "tests/engine/kernels/test_streamed.py",
     "flashrt.bench.soak.actions": "a table; tests/bench/soak/test_run.py does all of it",
     "flashrt.bench.soak.chats": "tests/bench/soak/test_run.py",
-    "flashrt.bench.soak.client": "tests/bench/soak/test_run.py",
     "flashrt.bench.soak.quiet": "tests/bench/soak/test_run.py",
     "flashrt.bench.soak.rude": "tests/bench/soak/test_run.py",
     "flashrt.bench.soak.talks": "tests/bench/soak/test_run.py",

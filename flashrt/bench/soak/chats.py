@@ -90,12 +90,16 @@ async def tokens(client: Client, rng: random.Random) -> None:
 
 async def probe(client: Client, rng: random.Random) -> None:
     """One of the pages that say what the server is and does."""
-    pages = sorted(
-        path for method, path in client.target.documented if method == "GET" and "{" not in path
-    )
-    path = rng.choice(pages)
+    path = rng.choice(pages(client))
     if not (await client.expect(OK, "GET", path)).body:
         raise Fault(f"GET {path} is empty")
+
+
+def pages(client: Client) -> list[str]:
+    """What can be asked by GET without a name that one would have to know."""
+    return sorted(
+        path for method, path in client.target.documented if method == "GET" and "{" not in path
+    )
 
 
 def chosen(client: Client, rng: random.Random) -> Talk:

@@ -8,7 +8,7 @@ import attrs
 
 from flashrt.bench.soak.answers import Answer, Stream, check_refusal, error_code, whole_answer
 from flashrt.bench.soak.talks import Talk, is_comparable
-from flashrt.bench.soak.tally import ANSWERING, REFUSED_BY_ADMISSION, Tally
+from flashrt.bench.soak.tally import RECORDED, REFUSED_BY_ADMISSION, Tally
 from flashrt.bench.soak.wire import Connection, Fault, Gone, Place, Reply, request_bytes
 
 CHAT = "/v1/chat/completions"
@@ -108,7 +108,7 @@ class Client:
 
     def sends(self, path: str) -> None:
         """A whole request is about to be sent: the service may get it."""
-        self.target.tally.records.unknown += path in ANSWERING
+        self.target.tally.records.unknown += path in RECORDED
 
     def left(self) -> None:
         """The client did not wait for an answer."""
@@ -170,12 +170,13 @@ class Client:
             body += piece
         reply = Reply(status, headers, bytes(body))
         self._resolve(path, status, error_code(reply) if status >= 400 else None)
+        self.target.tally.records.finished += status == 200 and path in RECORDED
         return reply
 
     def _resolve(self, path: str, status: int, code: str | None = None) -> None:
         """What became of a request is known."""
         self.target.tally.saw(self.name, status)
-        if path not in ANSWERING:
+        if path not in RECORDED:
             return
         records = self.target.tally.records
         records.unknown -= 1

@@ -6,8 +6,9 @@ from typing import Any
 
 import attrs
 
-ANSWERING = frozenset({"/v1/chat/completions", "/v1/completions"})
-"""Routes whose requests reach the service."""
+RECORDED = frozenset({"/v1/chat/completions", "/v1/completions", "/v1/sessions"})
+"""Routes whose requests wait in the service's line and get a record. A probe lists sessions, and a
+session call is counted like any other request."""
 
 REFUSED_BY_ADMISSION = frozenset({"context_length_exceeded", "queue_full"})
 """Codes of refusals that the service has a record of; others come before it."""
@@ -27,10 +28,10 @@ class Violation:
 class Records:
     """Requests that the service must have a record of, as the clients know it.
 
-    `answered`: a head with status 200 came; of these `finished` were read to their end. `refused`:
-    admission said no, in a code that says so. `unknown`: the whole request was sent, and the client
-    left, or was cut off, before it knew more. A request that never was whole, or that was refused
-    for what it is (400, 401, 403, 404, 405, 415), has none.
+    `answered`: a head with status 200 came on a route of `RECORDED`; of these `finished` were read
+    to their end. `refused`: admission said no, in a code that says so. `unknown`: the whole request
+    was sent, and the client left, or was cut off, before it knew more. A request that never was
+    whole, or that was refused for what it is (400, 401, 403, 404, 405, 415), has none.
     """
 
     answered: int = 0
