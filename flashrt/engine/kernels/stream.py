@@ -11,9 +11,8 @@ norm between two products, the next tiles arrive.
 - Parts go to memory, over the mark of an empty place. Behind its share of a matrix, a program makes
   what the next product reads of some units of BLOCK columns (`streamrows`): it reads their parts
   until none is missing, and leaves the places empty. So a part costs one store and no fence.
-- All await all units, behind each product but the last, by a counter of each. So all
-  programs must run at once: `streamed` launches no more than fit, and the kernels before end
-  without them.
+- All await all units, behind each product but the last, by a counter of each. So all programs must
+  run at once: `streamed` launches no more than fit, and the kernels before end without them.
 """
 
 from triton.experimental import gluon
@@ -159,8 +158,9 @@ def _product(
     m = gl.arange(0, ring.COLUMNS, layout=gl.SliceLayout(0, ACC))
     r = gl.arange(0, ring.TILE, layout=gl.SliceLayout(1, ACC))
     i, stage, parity = at
-    first = ring.firsts[WHICH]
     count = ring.ends[WHICH] - (ring.ends[WHICH - 1] if WHICH > 0 else 0)
+    # Lanes without a tile lie behind the matrix, and so do the scales there.
+    first = gl.where(count > 0, ring.firsts[WHICH], 0)
     n = first // KB
     k = first % KB
     ahead = k

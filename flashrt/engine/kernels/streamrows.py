@@ -1,5 +1,5 @@
-"""What becomes of sums inside the one launch of `stream`: the program that adds the last part to a
-unit of BLOCK columns makes what the next product reads of it, so nobody else waits for that.
+"""What becomes of sums inside the one launch of `stream`: each unit of BLOCK columns has a program
+that reads its parts as they come, leaves their places empty, and makes what the next product reads.
 
 References: `flashrt.engine.kernels.norm` and `terms`, whose numbers these are.
 """
