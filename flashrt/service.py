@@ -88,6 +88,7 @@ class AgentService:
         self._calls_in_thinking = calls_in_thinking
         self._namespace_from = namespace_from
         self._render_limiter = trio.CapacityLimiter(RENDER_THREADS)
+        self._opening = 0
         self._overview = Overview(worker, ledger, self._render_limiter)
         self._known = KnownConversations(limits.max_active_sessions)
         self._exposition = Exposition(Series(ledger, self._now, model=card.model_id))
@@ -99,12 +100,16 @@ class AgentService:
         whose places in the queue are counted together.
         """
         self._admission.turn_away_unless_serving()
-        started = time.perf_counter()
-        prompt, constraint = await self._prepare(request)
-        tokenize_ms = (time.perf_counter() - started) * 1000
-        item = self._item(request, prompt, constraint, tokenize_ms, client, waiter)
-        known = partial(self._known.has, item.turn.namespace, prompt, item.turn.session_hint)
-        self._admission.admit(item, known, len(prompt))
+        self._opening += 1
+        try:
+            started = time.perf_counter()
+            prompt, constraint = await self._prepare(request)
+            tokenize_ms = (time.perf_counter() - started) * 1000
+            item = self._item(request, prompt, constraint, tokenize_ms, client, waiter)
+            known = partial(self._known.has, item.turn.namespace, prompt, item.turn.session_hint)
+            self._admission.admit(item, known, len(prompt))
+        finally:
+            self._opening -= 1
         self._known.see(item.turn.namespace, prompt, item.turn.session_hint)
         return item
 
@@ -181,6 +186,7 @@ class AgentService:
             "status": self._admission.current_state().name.lower(),
             "model": self.card.model_id,
             "max_model_len": self.card.max_model_len,
+            "rendering": self._opening,
             "queued": self._worker.depth(),
             "running": None if running is None else _running(running),
             "capsules": dict(self._ledger.capsules),

@@ -267,10 +267,11 @@ async def test_a_client_that_leaves_while_its_prompt_is_rendered_ends_there_with
             for _ in range(RENDER_THREADS + 1):
                 nursery.start_soon(partial(desk.open, ids_request(), client=""))
             await trio.testing.wait_all_tasks_blocked()
+            assert desk.health()["rendering"] == RENDER_THREADS + 1
             nursery.cancel_scope.cancel()
             RENDERER.let_go()
     finally:
         RENDERER.let_go()
-    assert worker.depth() == 0
+    assert worker.depth() == desk.health()["rendering"] == 0
     assert desk.health()["totals"]["requests"] == {"CANCELLED": RENDER_THREADS + 1}
     assert desk.health()["totals"]["errors"] == {"client_left": RENDER_THREADS + 1}

@@ -84,9 +84,10 @@ class Models(msgspec.Struct):
 
 
 class State(msgspec.Struct):
-    """What is read of `/health`: whether anything waits, or runs (null: nothing)."""
+    """What is read of `/health`: whether anything is rendered, waits, or runs (null: nothing)."""
 
     status: str
+    rendering: int = 0
     queued: int = 0
     running: object = None
 

@@ -50,5 +50,5 @@ def run(asked: Mapping[str, Any]) -> int:
 
 
 def _wait_until_idle(server: Server) -> None:
-    while (state := server.state()).queued or state.running is not None:
+    while (state := server.state()).rendering or state.queued or state.running is not None:
         time.sleep(POLL_S)

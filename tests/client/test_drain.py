@@ -2,13 +2,16 @@
 
 import functools
 
+import attrs
 import pytest
 import trio
 
 from flashrt import cli
 from flashrt.client import drain
+from flashrt.client.server import Server as Client
 from tests.gate import GatedPerformer
-from tests.whole.server import fake_engine, running_server
+from tests.whole.server import VOICE, fake_engine, running_server
+from tests.whole.stage import RENDERER
 from tests.whole.watch import MANY, health, until
 
 
@@ -62,6 +65,40 @@ async def test_wait_returns_when_the_last_request_is_over(monkeypatch, capsys):
         await until(lambda: bool(answers))
     assert statuses == [0]
     assert answers[0]["choices"]
+
+
+async def test_wait_does_not_overlook_a_prompt_that_is_being_made(monkeypatch, capsys):
+    """It is neither queued nor running yet, and will be."""
+    monkeypatch.setattr(drain, "POLL_S", 0.01)
+    polls, statuses, answers = [], [], []
+    state = Client.state
+    monkeypatch.setattr(Client, "state", lambda self: polls.append(1) or state(self))
+    voice = attrs.evolve(VOICE, renderer=RENDERER)
+
+    async def ask() -> None:
+        body = {"messages": [{"role": "user", "content": "hello"}], "max_tokens": 2}
+        answers.append(await server.http.post("/v1/chat/completions", json=body))
+
+    async def wait() -> None:
+        statuses.append(await command("--url", server.url, "--wait"))
+
+    async def is_rendered() -> bool:
+        return (await health(server))["rendering"] == 1
+
+    async with running_server(fake_engine(), voice=voice) as server, trio.open_nursery() as both:
+        RENDERER.hold()
+        try:
+            both.start_soon(ask)
+            await until(is_rendered)
+            both.start_soon(wait)
+            await until(lambda: len(polls) > 3)
+            assert not statuses
+        finally:
+            RENDERER.let_go()
+        await until(lambda: bool(statuses) and bool(answers))
+        assert (await health(server))["rendering"] == 0
+    assert statuses == [0]
+    assert "no request runs or waits" in capsys.readouterr().out
 
 
 async def test_the_key_is_needed_where_clients_need_one(tmp_path, capsys, monkeypatch):
