@@ -17,6 +17,7 @@ from tests.faults import (
     fuzz,
     kvcache,
     limits,
+    measured,
     memory,
     metrics,
     packed,
@@ -35,6 +36,7 @@ from tests.faults.fault import Fault
 FAULTS: tuple[Fault, ...] = (
     *tables.FAULTS,
     *policy.FAULTS,
+    *measured.FAULTS,
     *reuse.FAULTS,
     *tiers.FAULTS,
     *sessions.FAULTS,

@@ -73,9 +73,25 @@ FAULTS = (
     Fault(
         "a wait that looks at the queue alone",
         "flashrt/client/drain.py",
-        "(state := server.state()).queued or state.running is not None",
+        "(state := server.state()).rendering or state.queued or state.running is not None",
         "server.state().queued",
         ("tests/client/test_drain.py",),
         "a worker would be stopped in the middle of an answer",
+    ),
+    Fault(
+        "a wait that overlooks prompts that are being made",
+        "flashrt/client/drain.py",
+        "(state := server.state()).rendering or state.queued",
+        "(state := server.state()).queued",
+        ("tests/client/test_drain.py",),
+        "a worker would be stopped with a request that it has taken",
+    ),
+    Fault(
+        "a prompt that is made for ever",
+        "flashrt/service.py",
+        "            self._opening -= 1",
+        "            pass",
+        ("tests/test_service.py",),
+        "no wait for an idle server would end",
     ),
 )
