@@ -96,9 +96,14 @@ class Fp8Blocks:
         scale = self.scale[lo // period * blocks : -(-hi // period) * blocks]
         return Fp8Blocks(self.weight[start:stop], scale, lo % period, period)
 
+    @property
+    def begins_anew(self) -> bool:
+        """Whether blocks do so inside: a product takes no such for one matrix."""
+        return self.period % BLOCK > 0 and self.first + len(self.weight) > self.period
+
     def check_one(self) -> None:
-        """Raises ValueError where blocks begin anew inside: a product takes no such for one."""
-        if self.period % BLOCK and self.first + len(self.weight) > self.period:
+        """Raises ValueError where blocks begin anew inside."""
+        if self.begins_anew:
             raise ValueError(f"blocks begin anew each {self.period} rows: no one matrix")
 
     def dense(self, dtype: torch.dtype) -> Tensor:

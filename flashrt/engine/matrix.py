@@ -40,9 +40,7 @@ class Packed:
     @property
     def shape(self) -> torch.Size:
         """[N, K]."""
-        part = self.parts[0]
-        columns = part.shape[1] if isinstance(part, Tensor) else part.columns
-        return torch.Size((len(self), columns))
+        return torch.Size((len(self), columns_of(self.parts[0])))
 
     @property
     def device(self) -> torch.device:
@@ -108,6 +106,11 @@ def sole_part(matrix: Matrix | Experts) -> Part | None:
 def rows_of(part: Part) -> int:
     """How many."""
     return len(part) if isinstance(part, Tensor) else len(part.weight)
+
+
+def columns_of(part: Part) -> int:
+    """K."""
+    return part.shape[1] if isinstance(part, Tensor) else part.columns
 
 
 def apart(part: Part) -> Sequence[Part]:

@@ -42,24 +42,24 @@ FP8_BLOCKS, FP8_ROWS, INT4 = tl.constexpr(0), tl.constexpr(1), tl.constexpr(2)
 FEWEST = 8
 """Rows that meet a tile at least; fewer are as fast."""
 
-_UNIT = tl.constexpr(512.0)
+UNIT = tl.constexpr(512.0)
 """e4m3 of the bits 0 .. 15 means this much less."""
 
-_LOW = tl.constexpr("and.b32 $0, $1, 0x0F0F0F0F;")
-_HIGH = tl.constexpr("{.reg .b32 t; shr.u32 t, $1, 4; and.b32 $0, t, 0x0F0F0F0F;}")
+LOW = tl.constexpr("and.b32 $0, $1, 0x0F0F0F0F;")
+HIGH = tl.constexpr("{.reg .b32 t; shr.u32 t, $1, 4; and.b32 $0, t, 0x0F0F0F0F;}")
 
 
 @triton.jit
 def _low(w):
     """The lower half of each byte, as e4m3."""
-    v = tl.inline_asm_elementwise(_LOW, "=r,r", [w], tl.uint8, is_pure=True, pack=4)
+    v = tl.inline_asm_elementwise(LOW, "=r,r", [w], tl.uint8, is_pure=True, pack=4)
     return v.to(tl.float8e4nv, bitcast=True)
 
 
 @triton.jit
 def _high(w):
     """The upper half."""
-    v = tl.inline_asm_elementwise(_HIGH, "=r,r", [w], tl.uint8, is_pure=True, pack=4)
+    v = tl.inline_asm_elementwise(HIGH, "=r,r", [w], tl.uint8, is_pure=True, pack=4)
     return v.to(tl.float8e4nv, bitcast=True)
 
 
@@ -100,7 +100,7 @@ def _less_zeros(
     else:
         scale = (pair & -65536).to(tl.float32, bitcast=True)
     zero = (pair << 16).to(tl.float32, bitcast=True)
-    of_row = tl.load(XS + block * XS_STEP + m) * _UNIT
+    of_row = tl.load(XS + block * XS_STEP + m) * UNIT
     row_sum = tl.load(XS + (BLOCKS + block) * XS_STEP + m)
     return (d * of_row[None, :] - zero[:, None] * row_sum[None, :]) * scale[:, None]
 

@@ -26,6 +26,7 @@ from triton.experimental.gluon.language.nvidia.hopper import (
 )
 from triton.language.extra.cuda import gdc_launch_dependents, gdc_wait
 
+from flashrt.engine.kernels.e4m3 import HIGH, LOW, UNIT
 from flashrt.engine.kernels.streamring import (
     BF16,
     BLOCK,
@@ -36,12 +37,6 @@ from flashrt.engine.kernels.streamring import (
     row_of,
 )
 from flashrt.engine.kernels.streamrows import divided, half_norm, never_empty, silu_mul, tail
-
-_UNIT = gl.constexpr(512.0)
-"""As `e4m3._UNIT`."""
-
-_LOW = gl.constexpr("and.b32 $0, $1, 0x0F0F0F0F;")
-_HIGH = gl.constexpr("{.reg .b32 t; shr.u32 t, $1, 4; and.b32 $0, t, 0x0F0F0F0F;}")
 
 
 @gluon.jit
@@ -87,13 +82,13 @@ def _less_zeros(d, pair, of_row, row_sum, HALF: gl.constexpr):
     else:
         scale = (pair & -65536).to(gl.float32, bitcast=True)
     zero = (pair << 16).to(gl.float32, bitcast=True)
-    return (d * (of_row * _UNIT)[None, :] - zero[:, None] * row_sum[None, :]) * scale[:, None]
+    return (d * (of_row * UNIT)[None, :] - zero[:, None] * row_sum[None, :]) * scale[:, None]
 
 
 @gluon.jit
-def _halves(packed, HIGH: gl.constexpr):
+def _halves(packed, UPPER: gl.constexpr):
     """The lower or upper half of each byte, as e4m3."""
-    ASM: gl.constexpr = _HIGH if HIGH else _LOW
+    ASM: gl.constexpr = HIGH if UPPER else LOW
     v = gl.inline_asm_elementwise(ASM, "=r,r", [packed], dtype=gl.uint8, is_pure=True, pack=4)
     return v.to(gl.float8e4nv, bitcast=True)
 

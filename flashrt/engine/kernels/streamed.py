@@ -23,7 +23,7 @@ from flashrt.engine.kernels.streamrows import EMPTY
 from flashrt.engine.kernels.streams import first_of, out_of
 from flashrt.engine.kernels.terms import Terms
 from flashrt.engine.kernels.tiles import STREAM, TAIL_ROWS, Flow, StreamTile, lane_steps
-from flashrt.engine.matrix import Matrix, Packed, Part, rows_of, sole_part
+from flashrt.engine.matrix import Matrix, Packed, Part, columns_of, rows_of, sole_part
 from flashrt.engine.model import Layer
 from flashrt.engine.weights import MlpWeights
 
@@ -99,7 +99,7 @@ class Streamed:
         parts, tail = found
         device, name = layer.post_scale.device, type(parts[0]).__name__
         tile = STREAM[name]
-        hidden, width, inner = rows_of(parts[0]), _columns(parts[0]), _columns(parts[2])
+        hidden, width, inner = rows_of(parts[0]), columns_of(parts[0]), columns_of(parts[2])
         processors = torch.cuda.get_device_properties(device).multi_processor_count
         matrices = [_Matrix.of(part, tile) for part in parts]
         return cls(
@@ -279,19 +279,14 @@ def _is_half(part: Part) -> bool:
     return isinstance(part, Int4) and part.scale.dtype == torch.float16
 
 
-def _columns(part: Part) -> int:
-    return part.shape[1] if isinstance(part, Tensor) else part.columns
-
-
 def _is_taken(part: Part) -> bool:
     """Whether a matrix is one of those that lie as the kernel reads them."""
-    n, k = rows_of(part), _columns(part)
+    n, k = rows_of(part), columns_of(part)
     match part:
         case Tensor():
             return part.dtype == torch.bfloat16 and part.is_contiguous() and k % BLOCK == 0
         case Fp8Blocks():
-            begins_anew = part.period % BLOCK and part.first + n > part.period
-            return not (part.first or begins_anew or n % BLOCK or k % BLOCK)
+            return not (part.first or part.begins_anew or n % BLOCK or k % BLOCK)
         case Int4():
             return part.pairs is not None and n % BLOCK == 0 and k % SPAN == 0
     return False

@@ -59,6 +59,19 @@ def _any(missing):
 
 
 @gluon.jit
+def _taken(PARTS, m, columns, rows, N, ok, KB: gl.constexpr, PER: gl.constexpr, TILE: gl.constexpr,
+           L: gl.constexpr):  # fmt: skip
+    """The sum of all parts of `columns`, once they are there; their places are empty then."""
+    total = gl.zeros([m.shape[0], BLOCK], gl.float32, L)
+    waits = 1
+    while waits > 0:
+        total, missing = _look(PARTS, m, columns // TILE, columns, rows, N, ok, KB, PER, L)
+        waits = _any(missing)
+    _leave_empty(PARTS, m, columns // TILE, columns, rows, N, ok, KB, PER, L)
+    return total
+
+
+@gluon.jit
 def _to_4_digits(value):
     """As `terms._to_4_digits`."""
     bits = value.to(gl.int32, bitcast=True)
@@ -116,14 +129,7 @@ def half_norm(
             ok = live[:, None] & (c >= 0)[None, :]
             at = m[:, None] * H + columns[None, :]
             x = gl.load(X + at, mask=ok, other=0.0, cache_modifier=".cg").to(gl.float32)
-            total = gl.zeros([WARPS, BLOCK], gl.float32, L)
-            waits = 1
-            while waits > 0:
-                total, missing = _look(
-                    PARTS, m, columns // TILE, columns, rows, H, ok, KB, PER, L
-                )  # fmt: skip
-                waits = _any(missing)
-            _leave_empty(PARTS, m, columns // TILE, columns, rows, H, ok, KB, PER, L)
+            total = _taken(PARTS, m, columns, rows, H, ok, KB, PER, TILE, L)
             rounded = (x + total).to(gl.bfloat16)
             gl.store(X + at, rounded, mask=ok)
             x = rounded.to(gl.float32)
@@ -195,12 +201,7 @@ def divided(
             live = m < rows
             ok = live[:, None] & (columns < N)[None, :]
             inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
-            total = gl.zeros([WARPS, BLOCK], gl.float32, L)
-            waits = 1
-            while waits > 0:
-                total, missing = _look(PARTS, m, columns // TILE, columns, rows, N, ok, KB, PER, L)
-                waits = _any(missing)
-            _leave_empty(PARTS, m, columns // TILE, columns, rows, N, ok, KB, PER, L)
+            total = _taken(PARTS, m, columns, rows, N, ok, KB, PER, TILE, L)
             at = m[:, None] * STRIDE + columns[None, :]
             gl.store(Y + at, (total * inverse).to(gl.bfloat16), mask=ok)
 
