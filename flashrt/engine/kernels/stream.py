@@ -8,6 +8,7 @@ norm between two products, the next tiles arrive.
 - Tiles [TILE, BOXES * 128 bytes] of a matrix are counted along K, then along N, and cut into LANES
   equal runs; a program has EACH of them. So a tile row's sum has a part for each lane that it lies
   in, whatever the number of rows or programs: that is what keeps a row's bits its own.
+- Two warps let tiles and rows arrive (`streamring`); all others multiply, and wait for both.
 - Parts go to memory, over the mark of an empty place. Behind its share of a matrix, a program makes
   what the next product reads of some units of BLOCK columns (`streamrows`): it reads their parts
   until none is missing, and leaves the places empty. So a part costs one store and no fence.
@@ -17,9 +18,7 @@ norm between two products, the next tiles arrive.
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.experimental.gluon.language.nvidia.hopper import (
-    fence_async_shared,
     mbarrier,
     warpgroup_mma,
     warpgroup_mma_wait,
@@ -32,11 +31,21 @@ from flashrt.engine.kernels.streamring import (
     BLOCK,
     FP8,
     INT4,
+    ahead,
     await_all,
     ring_of,
     row_of,
+    rows_arrive,
+    weights_arrive,
 )
-from flashrt.engine.kernels.streamrows import divided, half_norm, never_empty, silu_mul, tail
+from flashrt.engine.kernels.streamrows import (
+    divided,
+    groups_of,
+    half_norm,
+    never_empty,
+    silu_mul,
+    tail,
+)
 
 
 @gluon.jit
@@ -94,7 +103,15 @@ def _halves(packed, UPPER: gl.constexpr):
 
 
 @gluon.jit
-def _step(ring, total, stage, slot, scales, HALF: gl.constexpr, ACC: gl.constexpr):
+def _met(ring, place):
+    """Rows of one box, both terms below each other, as the right side of a product."""
+    TERMS: gl.constexpr = 1 if ring.FORM == BF16 else 2
+    place = ring.places.index(place)
+    return place.reshape([TERMS * ring.COLUMNS, place.shape[2]]).permute((1, 0))
+
+
+@gluon.jit
+def _step(ring, total, stage, scales, HALF: gl.constexpr, ACC: gl.constexpr):
     """total [TILE, COLUMNS] += the products of one step, scaled."""
     TILE: gl.constexpr = ring.TILE
     COLUMNS: gl.constexpr = ring.COLUMNS
@@ -103,27 +120,23 @@ def _step(ring, total, stage, slot, scales, HALF: gl.constexpr, ACC: gl.constexp
     if ring.FORM == BF16:
         for box in gl.static_range(ring.BOXES):
             w = ring.weights.index(stage * ring.BOXES + box)
-            x = ring.places.index(slot * ring.BOXES + box).permute((1, 0))
+            x = _met(ring, stage * ring.BOXES + box)
             total = warpgroup_mma(w, x, total, is_async=True)
         total = warpgroup_mma_wait(0, deps=[total])
     elif ring.FORM == FP8:
-        w, x = ring.weights.index(stage), ring.places.index(slot).permute((1, 0))
+        w, x = ring.weights.index(stage), _met(ring, stage)
         d = warpgroup_mma(w, x, zero, use_acc=False, is_async=True)
         d = warpgroup_mma_wait(0, deps=[d])
         total += _both(d, TILE, COLUMNS, ACC) * (scales[0] * scales[1])[None, :]
     else:
         packed = ring.weights.index(stage).load(gl.DotOperandLayout(0, BOTH, 4))
-        x = ring.places.index(2 * slot).permute((1, 0))
-        y = ring.places.index(2 * slot + 1).permute((1, 0))
+        x = _met(ring, 2 * stage)
+        y = _met(ring, 2 * stage + 1)
         d = warpgroup_mma(_halves(packed, False), x, zero, use_acc=False, is_async=True)
-        if COLUMNS > 32:
-            # Registers do not hold both sums on their way.
-            d = warpgroup_mma_wait(0, deps=[d])
+        # One after the other: registers do not hold both halves on their way.
+        d = warpgroup_mma_wait(0, deps=[d])
         e = warpgroup_mma(_halves(packed, True), y, zero, use_acc=False, is_async=True)
-        if COLUMNS > 32:
-            e = warpgroup_mma_wait(0, deps=[e])
-        else:
-            d, e = warpgroup_mma_wait(0, deps=[d, e])
+        e = warpgroup_mma_wait(0, deps=[e])
         total += _less_zeros(_both(d, TILE, COLUMNS, ACC), scales[0], scales[2], scales[4], HALF)
         total += _less_zeros(_both(e, TILE, COLUMNS, ACC), scales[1], scales[3], scales[5], HALF)
     return total
@@ -140,43 +153,26 @@ def _put(ring, total, PARTS, n, segment, m, r, N: gl.constexpr, WIDE: gl.constex
 
 @gluon.jit
 def _product(
-    ring, at, X, XS, SCALE, PARTS, SCALES_K, STRIDE, WHICH: gl.constexpr, N: gl.constexpr,
-    K: gl.constexpr, KB: gl.constexpr, PER: gl.constexpr, WIDE: gl.constexpr, SHARE: gl.constexpr,
-    HALF: gl.constexpr,
+    ring, at, XS, SCALE, PARTS, SCALES_K, STRIDE, WHICH: gl.constexpr, N: gl.constexpr,
+    KB: gl.constexpr, PER: gl.constexpr, EACH: gl.constexpr, WIDE: gl.constexpr,
+    SHARE: gl.constexpr, HALF: gl.constexpr,
 ):  # fmt: skip
-    """Parts of the sums of this program's tiles of one matrix. `at`, and the result: the next tile
-    of the ring, its stage, and the parity of what arrives there."""
-    DEPTH: gl.constexpr = ring.DEPTH
+    """Parts of the sums of this program's tiles of one matrix. `at`, and the result: the next stage
+    of the ring, and the parity of what arrives there."""
     ACC: gl.constexpr = gl.NVMMADistributedLayout(
         [3, 0], [ring.WARPS, 1], [16, ring.COLUMNS, 16 if ring.FORM == BF16 else 32]
     )
     m = gl.arange(0, ring.COLUMNS, layout=gl.SliceLayout(0, ACC))
     r = gl.arange(0, ring.TILE, layout=gl.SliceLayout(1, ACC))
-    i, stage, parity = at
-    count = ring.ends[WHICH] - (ring.ends[WHICH - 1] if WHICH > 0 else 0)
+    stage, parity = at
+    count = ring.counts[WHICH]
     # Lanes without a tile lie behind the matrix, and so do the scales there.
     first = gl.where(count > 0, ring.firsts[WHICH], 0)
     n = first // KB
     k = first % KB
-    ahead = k
-    for early in gl.static_range(DEPTH - 1):
-        ring.fetch(X, early, ahead, early < count, K)
-        ahead = gl.where(ahead == KB - 1, 0, ahead + 1)
     scales = _scales(ring, SCALE, XS, n, k, m, r, SCALES_K, STRIDE, WIDE, KB, SHARE)
     total = gl.zeros([ring.TILE, ring.COLUMNS], gl.float32, ACC)
-    slot = 0
     for j in range(count):
-        free = gl.where(stage == 0, ring.STAGES - 1, stage - 1)
-        after = gl.where(i > 0, i - 1 + ring.STAGES, -1)
-        ring.arm(after, free)
-        async_copy.wait_group(DEPTH - 2)
-        # Behind it, all have left the step before, whose places are filled again before anything
-        # is awaited: else a tile less is under way.
-        gl.thread_barrier()
-        fence_async_shared()
-        ring.fill(after, free)
-        ring.fetch(X, gl.where(slot == 0, DEPTH - 1, slot - 1), ahead, j + DEPTH - 1 < count, K)
-        ahead = gl.where(ahead == KB - 1, 0, ahead + 1)
         ends_row = k == KB - 1
         last = j == count - 1
         next_n = gl.where(ends_row & (j < count - 1), n + 1, n)
@@ -185,63 +181,96 @@ def _product(
             ring, SCALE, XS, next_n, next_k, m, r, SCALES_K, STRIDE, WIDE, KB, SHARE
         )  # fmt: skip
         mbarrier.wait(ring.full.index(stage), parity)
-        total = _step(ring, total, stage, slot, scales, HALF, ACC)
-        if ends_row | last | ((j + 1) % PER == 0):
+        total = _step(ring, total, stage, scales, HALF, ACC)
+        gl.thread_barrier()
+        mbarrier.arrive(ring.empty.index(stage))
+        ends_part = ends_row | last
+        if EACH > 1:
+            ends_part = ends_part | ((j + 1) % PER == 0)
+        if ends_part:
             _put(ring, total, PARTS, n, (first + j) // PER - n * KB // PER, m, r, N, WIDE)
             total = gl.zeros([ring.TILE, ring.COLUMNS], gl.float32, ACC)
-        scales, n, k, i = coming, next_n, next_k, i + 1
-        slot = gl.where(slot == DEPTH - 1, 0, slot + 1)
-        wraps = stage == ring.STAGES - 1
-        parity = gl.where(wraps, parity ^ 1, parity)
-        stage = gl.where(wraps, 0, stage + 1)
-    async_copy.wait_group(0)
-    return i, stage, parity
+        scales, n, k = coming, next_n, next_k
+        stage, parity = ahead(stage, parity, ring.STAGES)
+    return stage, parity
+
+
+@gluon.jit
+def _multiply(
+    ring, scales, steps, X_SCALES, RESIDUAL, POST, NEXT, PARTS, WIDE_PARTS, MIDDLE, MIDDLE_TERMS,
+    MIDDLE_SCALES, MIDDLE_SQUARES, INNER, INNER_TERMS, INNER_SCALES, Y, TERMS, SCALES, SQUARES,
+    PROJECTED, TAIL, COUNTERS, rows, STRIDE, eps, H: gl.constexpr, WIDE: gl.constexpr,
+    N: gl.constexpr, TAIL_N: gl.constexpr, SHARES: gl.constexpr, HALF: gl.constexpr,
+    PERS: gl.constexpr, EACH: gl.constexpr,
+):  # fmt: skip
+    """All that the other warps do."""
+    FORM: gl.constexpr = ring.FORM
+    TILE: gl.constexpr = ring.TILE
+    WARPS: gl.constexpr = ring.WARPS
+    narrow = H // BLOCK * groups_of(rows, WARPS)
+    wide = WIDE // BLOCK * groups_of(rows, WARPS)
+    gdc_wait()
+    stage = 0
+    parity = 0
+    at = _product(ring, (stage, parity), X_SCALES, scales[0], PARTS, steps[0],
+                  STRIDE, 0, H, ring.KB0, PERS[0], EACH, 0, SHARES[0], HALF)  # fmt: skip
+    half_norm(COUNTERS, rows, PARTS, RESIDUAL, POST, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES,
+              MIDDLE_SQUARES, STRIDE, H, ring.KB0, PERS[0], TILE, FORM, False, WARPS)  # fmt: skip
+    await_all(COUNTERS, narrow)
+    at = _product(ring, at, MIDDLE_SCALES, scales[1], WIDE_PARTS, steps[1], STRIDE, 1, 2 * WIDE,
+                  ring.KB1, PERS[1], EACH, WIDE, SHARES[1], HALF)  # fmt: skip
+    silu_mul(COUNTERS + 1, rows, WIDE_PARTS, INNER, INNER_TERMS, INNER_SCALES, MIDDLE_SQUARES,
+             STRIDE, eps, H, WIDE, ring.KB1, PERS[1], TILE, FORM, WARPS)  # fmt: skip
+    await_all(COUNTERS + 1, wide)
+    at = _product(ring, at, INNER_SCALES, scales[2], PARTS, steps[2], STRIDE, 2, H, ring.KB2,
+                  PERS[2], EACH, 0, SHARES[2], HALF)  # fmt: skip
+    half_norm(COUNTERS + 2, rows, PARTS, RESIDUAL, NEXT, Y, TERMS, SCALES, SQUARES, STRIDE, H,
+              ring.KB2, PERS[2], TILE, FORM, TAIL_N > 0, WARPS)  # fmt: skip
+    if N > 0:
+        await_all(COUNTERS + 2, narrow)
+        _product(ring, at, SCALES, scales[3], WIDE_PARTS, steps[3], STRIDE, 3, N, ring.KB1, PERS[3],
+                 EACH, 0, SHARES[3], HALF)  # fmt: skip
+        gdc_launch_dependents()
+        if TAIL_N > 0:
+            tail(rows, Y, TAIL, PROJECTED, SQUARES, eps, H, N, TAIL_N, WARPS)
+        divided(rows, WIDE_PARTS, PROJECTED, SQUARES, eps, H, N, N + TAIL_N, ring.KB1, PERS[3],
+                TILE, WARPS)  # fmt: skip
 
 
 @gluon.jit(do_not_specialize=["rows"])
 def stream(
-    OUT, GATE_UP, DOWN, PROJECT, OUT_SCALE, GATE_UP_SCALE, DOWN_SCALE, PROJECT_SCALE, TAIL, X,
-    X_SCALES, RESIDUAL, POST, NEXT, PARTS, WIDE_PARTS, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES,
-    MIDDLE_SQUARES, INNER, INNER_TERMS, INNER_SCALES, Y, TERMS, SCALES, SQUARES, PROJECTED,
-    COUNTERS, rows, STRIDE, OUT_STEP, GATE_UP_STEP, DOWN_STEP, PROJECT_STEP, eps, H: gl.constexpr,
-    K: gl.constexpr, WIDE: gl.constexpr, N: gl.constexpr, TAIL_N: gl.constexpr,
-    SHARE0: gl.constexpr, SHARE1: gl.constexpr, SHARE2: gl.constexpr, SHARE3: gl.constexpr,
-    HALF: gl.constexpr, FORM: gl.constexpr, PER0: gl.constexpr, PER1: gl.constexpr,
-    PER2: gl.constexpr, PER3: gl.constexpr, EACH: gl.constexpr, TILE: gl.constexpr,
-    BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr, DEPTH: gl.constexpr,
+    OUT, GATE_UP, DOWN, PROJECT, MET_OUT, MET_GATE_UP, MET_DOWN, MET_PROJECT, OUT_SCALE,
+    GATE_UP_SCALE, DOWN_SCALE, PROJECT_SCALE, TAIL, X_SCALES, RESIDUAL, POST, NEXT, PARTS,
+    WIDE_PARTS, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES, MIDDLE_SQUARES, INNER, INNER_TERMS,
+    INNER_SCALES, Y, TERMS, SCALES, SQUARES, PROJECTED, COUNTERS, rows, STRIDE, OUT_STEP,
+    GATE_UP_STEP, DOWN_STEP, PROJECT_STEP, eps, H: gl.constexpr, K: gl.constexpr,
+    WIDE: gl.constexpr, N: gl.constexpr, TAIL_N: gl.constexpr, SHARES: gl.constexpr,
+    HALF: gl.constexpr, FORM: gl.constexpr, PERS: gl.constexpr, EACH: gl.constexpr,
+    TILE: gl.constexpr, BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr,
     WARPS: gl.constexpr,
 ):  # fmt: skip
     """RESIDUAL += X out^T; RESIDUAL += (silu * up of its norm) down^T; PROJECTED: the norm of that
-    times N rows of PROJECT and TAIL_N of TAIL. H: columns of RESIDUAL; K: of X; WIDE: between."""
-    ring = ring_of(OUT, GATE_UP, DOWN, PROJECT, rows, H, K, WIDE, N, FORM, PER0, PER1, PER2, PER3,
-                   EACH, TILE, BOXES, COLUMNS, STAGES, DEPTH, WARPS)  # fmt: skip
-    gdc_wait()
-    i = 0
-    stage = 0
-    parity = 0
-    at = _product(ring, (i, stage, parity), X, X_SCALES, OUT_SCALE, PARTS, OUT_STEP, STRIDE, 0, H,
-                  K, ring.KB0, PER0, 0, SHARE0, HALF)  # fmt: skip
-    half_norm(COUNTERS, rows, PARTS, RESIDUAL, POST, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES,
-              MIDDLE_SQUARES, STRIDE, H, ring.KB0, PER0, TILE, FORM, False, WARPS)  # fmt: skip
-    await_all(COUNTERS, H // BLOCK)
-    met = MIDDLE if FORM == BF16 else MIDDLE_TERMS
-    at = _product(ring, at, met, MIDDLE_SCALES, GATE_UP_SCALE, WIDE_PARTS, GATE_UP_STEP, STRIDE, 1,
-                  2 * WIDE, H, ring.KB1, PER1, WIDE, SHARE1, HALF)  # fmt: skip
-    silu_mul(COUNTERS + 1, rows, WIDE_PARTS, INNER, INNER_TERMS, INNER_SCALES, MIDDLE_SQUARES,
-             STRIDE, eps, H, WIDE, ring.KB1, PER1, TILE, FORM, WARPS)  # fmt: skip
-    await_all(COUNTERS + 1, WIDE // BLOCK)
-    met = INNER if FORM == BF16 else INNER_TERMS
-    at = _product(ring, at, met, INNER_SCALES, DOWN_SCALE, PARTS, DOWN_STEP, STRIDE, 2, H, WIDE,
-                  ring.KB2, PER2, 0, SHARE2, HALF)  # fmt: skip
-    half_norm(COUNTERS + 2, rows, PARTS, RESIDUAL, NEXT, Y, TERMS, SCALES, SQUARES, STRIDE, H,
-              ring.KB2, PER2, TILE, FORM, TAIL_N > 0, WARPS)  # fmt: skip
-    if N > 0:
-        await_all(COUNTERS + 2, H // BLOCK)
-        met = Y if FORM == BF16 else TERMS
-        _product(ring, at, met, SCALES, PROJECT_SCALE, WIDE_PARTS, PROJECT_STEP, STRIDE, 3, N, H,
-                 ring.KB1, PER3, 0, SHARE3, HALF)  # fmt: skip
-        gdc_launch_dependents()
-        if TAIL_N > 0:
-            tail(rows, Y, TAIL, PROJECTED, SQUARES, eps, H, N, TAIL_N, WARPS)
-        divided(rows, WIDE_PARTS, PROJECTED, SQUARES, eps, H, N, N + TAIL_N, ring.KB1, PER3, TILE,
-                WARPS)  # fmt: skip
+    times N rows of PROJECT and TAIL_N of TAIL. H: columns of RESIDUAL; K: of X; WIDE: between.
+    MET_*: descriptors of the rows that meet each matrix; SHARES, PERS: of each matrix."""
+    ring = ring_of(
+        (OUT, GATE_UP, DOWN, PROJECT), (MET_OUT, MET_GATE_UP, MET_DOWN, MET_PROJECT), rows, H, K,
+        WIDE, N, FORM, PERS, EACH, TILE, BOXES, COLUMNS, STAGES, WARPS,
+    )  # fmt: skip
+    narrow = H // BLOCK * groups_of(rows, WARPS)
+    wide = WIDE // BLOCK * groups_of(rows, WARPS)
+    scales = (OUT_SCALE, GATE_UP_SCALE, DOWN_SCALE, PROJECT_SCALE)
+    steps = (OUT_STEP, GATE_UP_STEP, DOWN_STEP, PROJECT_STEP)
+    gl.warp_specialize(
+        [
+            (_multiply, (
+                ring, scales, steps, X_SCALES, RESIDUAL, POST, NEXT, PARTS, WIDE_PARTS, MIDDLE,
+                MIDDLE_TERMS, MIDDLE_SCALES, MIDDLE_SQUARES, INNER, INNER_TERMS, INNER_SCALES, Y,
+                TERMS, SCALES, SQUARES, PROJECTED, TAIL, COUNTERS, rows, STRIDE, eps, H, WIDE, N,
+                TAIL_N, SHARES, HALF, PERS, EACH,
+            )),
+            (weights_arrive, (ring,)),
+            (rows_arrive, (ring, COUNTERS, narrow, wide)),
+        ],
+        [1, 1],
+        [24, 24],
+    )  # fmt: skip

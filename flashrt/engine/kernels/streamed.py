@@ -18,7 +18,7 @@ from flashrt.engine.forms import BLOCK, SPAN, Fp8Blocks, Int4
 from flashrt.engine.kernels.e4m3 import Read, terms_of
 from flashrt.engine.kernels.plain import ROWS_MAX, Rows, multiplied
 from flashrt.engine.kernels.stream import stream
-from flashrt.engine.kernels.streamring import BF16, FP8, INT4
+from flashrt.engine.kernels.streamring import BF16, BOX_BYTES, FP8, INT4
 from flashrt.engine.kernels.streamrows import EMPTY
 from flashrt.engine.kernels.streams import first_of, out_of
 from flashrt.engine.kernels.terms import Terms
@@ -29,6 +29,9 @@ from flashrt.engine.weights import MlpWeights
 
 REGISTERS, MOST_REGISTERS = 65536, 255
 """Of a processor, and of one thread."""
+
+COPYING_WARPS = 4
+"""Of a program, beside those that multiply: two, in a group of as many as registers come for."""
 
 RESERVED_BYTES = 1024
 """Of shared memory, for each program that runs."""
@@ -51,18 +54,19 @@ class _Matrix:
     @classmethod
     def of(cls, part: Part, tile: StreamTile) -> "_Matrix":
         if isinstance(part, Tensor):
-            return cls(_described(part, tile), part, 0, 1)
+            return cls(_described(part, tile.rows), part, 0, 1)
         assert isinstance(part, Fp8Blocks | Int4)
         read = Read.of(part)
-        return cls(_described(read.weight, tile), read.scale, read.step, read.share)
+        return cls(_described(read.weight, tile.rows), read.scale, read.step, read.share)
 
 
-def _described(weight: Tensor, tile: StreamTile) -> TensorDescriptor:
-    """[N, K] in boxes of 128 bytes of each row."""
-    bits = 8 * weight.element_size()
-    layout = gl.NVMMASharedLayout(swizzle_byte_width=128, element_bitwidth=bits, rank=2)
-    box = [tile.rows, 128 // weight.element_size()]
-    return TensorDescriptor.from_tensor(weight, box, layout)
+def _described(tensor: Tensor, *box: int) -> TensorDescriptor:
+    """[..., K] in boxes of so many rows, 128 bytes of each."""
+    size = tensor.element_size()
+    layout = gl.NVMMASharedLayout(
+        swizzle_byte_width=BOX_BYTES.value, element_bitwidth=8 * size, rank=tensor.dim()
+    )
+    return TensorDescriptor.from_tensor(tensor, [*box, BOX_BYTES.value // size], layout)
 
 
 @attrs.frozen(eq=False)
@@ -119,14 +123,14 @@ class Streamed:
         flow = self.tile.flows[columns]
         grid = (self.lanes // flow.lanes,)
         options = self._options(columns, flow)
-        arguments, result = self._arguments(x, mixed, sums, counters)
+        arguments, result = self._arguments(x, mixed, sums, counters, columns)
         kernel = stream.warmup(*arguments, grid=grid, **options)
         check_fits(kernel.metadata.shared, grid[0], x.device)
         stream[grid](*arguments, **options)
         return result if self.projected else None
 
     def _arguments(
-        self, x: Tensor, mixed: Rows, sums: "Sums", counters: Tensor
+        self, x: Tensor, mixed: Rows, sums: "Sums", counters: Tensor, columns: int
     ) -> tuple[tuple[Any, ...], Tensor]:
         rows = len(x)
         middle, inner, last = (
@@ -135,9 +139,12 @@ class Streamed:
         squares = [x.new_empty(rows, self.hidden // BLOCK, dtype=torch.float32) for _ in range(2)]
         result = x.new_empty(rows, self.projected + self.tail_rows)
         stride = 0 if self.kind == BF16.value else middle[2].stride(1)
+        given, given_scales = self._given(mixed)
+        met = [given, *(numbers for _, numbers, _ in (middle, inner, last))]
         arguments = (
             *(matrix.descriptor for matrix in self.matrices),
-            *(matrix.scale for matrix in self.matrices), self.tail, *self._given(mixed), x,
+            *(_described(one.view(-1, rows, one.shape[-1]), self._terms, columns) for one in met),
+            *(matrix.scale for matrix in self.matrices), self.tail, given_scales, x,
             self.post_scale, self.next_scale, sums.parts, sums.wide, *middle, squares[0], *inner,
             *last, squares[1], result if self.projected else x, counters, rows, stride,
             *(matrix.step for matrix in self.matrices), self.eps,
@@ -161,15 +168,14 @@ class Streamed:
         return rows, terms.numbers, terms.scales
 
     def _options(self, columns: int, flow: Flow) -> dict[str, Any]:
-        lanes = {f"PER{at}": self._lane(n, k) for at, (n, k) in enumerate(self._shapes)}
-        shares = {f"SHARE{at}": matrix.share for at, matrix in enumerate(self.matrices)}
-        threads = 32 * flow.warps * self.tile.lanes // flow.lanes
+        threads = 32 * (flow.warps + COPYING_WARPS) * self.tile.lanes // flow.lanes
         return {
-            **lanes, **shares, "H": self.hidden, "K": self.width, "WIDE": self.inner,
-            "N": self.projected, "TAIL_N": self.tail_rows,
+            "PERS": tuple(self._lane(n, k) for n, k in self._shapes),
+            "SHARES": tuple(matrix.share for matrix in self.matrices), "H": self.hidden,
+            "K": self.width, "WIDE": self.inner, "N": self.projected, "TAIL_N": self.tail_rows,
             "HALF": self.half, "FORM": self.kind, "EACH": flow.lanes, "TILE": self.tile.rows,
             "BOXES": self.tile.boxes, "COLUMNS": columns, "STAGES": flow.stages,
-            "DEPTH": flow.depth, "WARPS": flow.warps, "num_warps": flow.warps,
+            "WARPS": flow.warps, "num_warps": flow.warps,
             # So that as many programs run at once as are launched.
             "maxnreg": min(MOST_REGISTERS, REGISTERS // threads // 8 * 8), "launch_pdl": True,
         }  # fmt: skip
@@ -193,6 +199,11 @@ class Streamed:
             for n, k in self._shapes
         )
         return max(out, down), max(gate_up, project)
+
+    @property
+    def _terms(self) -> int:
+        """Numbers that a row has for each of its own."""
+        return 1 if self.kind == BF16.value else 2
 
     @property
     def _span(self) -> int:

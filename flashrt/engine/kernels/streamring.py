@@ -1,10 +1,14 @@
-"""What keeps a streamed launch fed and in step: a ring of tiles, and counters of units made."""
+"""What keeps a streamed launch fed and in step: a ring of tiles, and counters of units made.
+
+Two warps beside those that multiply do nothing but let tiles arrive: one the weights, as soon as
+there is room; one the rows that meet them, as soon as they are made.
+"""
 
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.language.nvidia.ampere import async_copy
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
 from triton.language.core import _aggregate as aggregate
+from triton.language.extra.cuda import gdc_wait
 
 from flashrt.engine.forms import BLOCK as _BLOCK
 
@@ -43,6 +47,20 @@ mov.u32 $0, 0;
 }
 """)
 
+_AWAIT_TO_COPY = gl.constexpr("""
+{
+.reg .pred p;
+.reg .b32 now;
+AGAIN:
+ld.acquire.gpu.global.u32 now, [$1];
+setp.lt.u32 p, now, $2;
+@p bra AGAIN;
+fence.proxy.async;
+mov.u32 $0, 0;
+}
+""")
+"""By all threads of a warp; then the copy engine sees what was written too."""
+
 
 @gluon.jit
 def count_one(COUNTER):
@@ -61,6 +79,15 @@ def await_all(COUNTER, count):
 
 
 @gluon.jit
+def _await_to_copy(COUNTER, count):
+    """The same for the copy engine, by a warp that has no other work."""
+    at = COUNTER.to(gl.int64, bitcast=True)
+    gl.inline_asm_elementwise(
+        _AWAIT_TO_COPY, "=r,l,r", [at, count], dtype=gl.int32, is_pure=False, pack=1
+    )
+
+
+@gluon.jit
 def row_of(n, WIDE: gl.constexpr, TILE: gl.constexpr):
     """Tile n's first row of the matrix. WIDE > 0: a unit is BLOCK gates and their ups, which lie
     WIDE rows apart."""
@@ -72,142 +99,165 @@ def row_of(n, WIDE: gl.constexpr, TILE: gl.constexpr):
     return row
 
 
+@gluon.jit
+def ahead(stage, parity, STAGES: gl.constexpr):
+    """The next place of a ring, and the parity of what it waits for."""
+    wraps = stage == STAGES - 1
+    return gl.where(wraps, 0, stage + 1), gl.where(wraps, parity ^ 1, parity)
+
+
 @aggregate
 class Ring:
-    """The tiles that a program multiplies, of four matrices in turn, and where they and the rows
-    that meet them arrive."""
+    """The tiles that a program multiplies, of four matrices in turn, and the rows that meet them:
+    where they come from and where they arrive."""
 
-    out: tma.tensor_descriptor
-    gate_up: tma.tensor_descriptor
-    down: tma.tensor_descriptor
-    project: tma.tensor_descriptor
+    matrices: gl.tuple
+    """Descriptors of weights [N, K], in boxes [TILE, BOX]."""
+    met: gl.tuple
+    """The same of rows [TERMS, M, K], in boxes [TERMS, COLUMNS, BOX]; plain ones have no terms."""
     weights: gl.shared_memory_descriptor
-    full: gl.shared_memory_descriptor
     places: gl.shared_memory_descriptor
+    full: gl.shared_memory_descriptor
+    """Barriers: that the weights of a stage and their rows have arrived,"""
+    empty: gl.shared_memory_descriptor
+    """and that they have been multiplied."""
     rows: gl.tensor
     firsts: gl.tuple
-    ends: gl.tuple
+    counts: gl.tuple
+    """Of tiles of each matrix: this program's first one, and how many it has."""
     KB0: gl.constexpr
     KB1: gl.constexpr
     KB2: gl.constexpr
-    INNER: gl.constexpr
+    WIDE: gl.constexpr
     FORM: gl.constexpr
     TILE: gl.constexpr
     BOXES: gl.constexpr
     COLUMNS: gl.constexpr
     STAGES: gl.constexpr
-    DEPTH: gl.constexpr
     WARPS: gl.constexpr
 
     @gluon.constexpr_function
     def __init__(
-        self, matrices, memory, rows, firsts, ends, KB0, KB1, KB2, INNER, FORM, TILE, BOXES,
-        COLUMNS, STAGES, DEPTH, WARPS,
+        self, matrices, met, memory, rows, firsts, counts, KB0, KB1, KB2, WIDE, FORM, TILE, BOXES,
+        COLUMNS, STAGES, WARPS,
     ):  # fmt: skip
-        self.out, self.gate_up, self.down, self.project = matrices
-        self.weights, self.full, self.places = memory
-        self.rows, self.firsts, self.ends = rows, firsts, ends
+        self.matrices, self.met = matrices, met
+        self.weights, self.places, self.full, self.empty = memory
+        self.rows, self.firsts, self.counts = rows, firsts, counts
         self.KB0, self.KB1, self.KB2 = gl.constexpr(KB0), gl.constexpr(KB1), gl.constexpr(KB2)
-        self.INNER = gl.constexpr(INNER)
+        self.WIDE = gl.constexpr(WIDE)
         self.FORM = gl.constexpr(FORM)
         self.TILE, self.BOXES = gl.constexpr(TILE), gl.constexpr(BOXES)
         self.COLUMNS = gl.constexpr(COLUMNS)
-        self.STAGES, self.DEPTH = gl.constexpr(STAGES), gl.constexpr(DEPTH)
-        self.WARPS = gl.constexpr(WARPS)
+        self.STAGES, self.WARPS = gl.constexpr(STAGES), gl.constexpr(WARPS)
 
     @gluon.jit
-    def arm(self, i, stage):
-        """Say how many bytes will arrive as tile i."""
+    def fill(self, at, WHICH: gl.constexpr, KB: gl.constexpr, WIDE: gl.constexpr):
+        """Let the tiles of one matrix arrive. `at`, and the result: the next place, and the parity
+        of its being empty."""
         size: gl.constexpr = self.BOXES * self.TILE * BOX_BYTES
-        mbarrier.expect(self.full.index(stage), size, pred=(i >= 0) & (i < self.ends[3]))
+        matrix = self.matrices[WHICH]
+        stage, parity = at
+        n = self.firsts[WHICH] // KB
+        k = self.firsts[WHICH] % KB
+        for _ in range(self.counts[WHICH]):
+            mbarrier.wait(self.empty.index(stage), parity)
+            full = self.full.index(stage)
+            mbarrier.expect(full, size)
+            row = row_of(n, WIDE, self.TILE)
+            for box in gl.static_range(self.BOXES):
+                column = (k * self.BOXES + box) * matrix.block_type.shape[1]
+                place = self.weights.index(stage * self.BOXES + box)
+                tma.async_copy_global_to_shared(matrix, [row, column], full, place)
+            ends_row = k == KB - 1
+            n = gl.where(ends_row, n + 1, n)
+            k = gl.where(ends_row, 0, k + 1)
+            stage, parity = ahead(stage, parity, self.STAGES)
+        return stage, parity
 
     @gluon.jit
-    def fill(self, i, stage):
-        """Let it begin to arrive, where there is a tile i."""
-        if (i >= 0) & (i < self.ends[3]):
-            if i < self.ends[0]:
-                t = self.firsts[0] + i
-                self.copy(self.out, row_of(t // self.KB0, 0, self.TILE), t % self.KB0, stage)
-            elif i < self.ends[1]:
-                t = self.firsts[1] + i - self.ends[0]
-                row = row_of(t // self.KB1, self.INNER, self.TILE)
-                self.copy(self.gate_up, row, t % self.KB1, stage)
-            elif i < self.ends[2]:
-                t = self.firsts[2] + i - self.ends[1]
-                self.copy(self.down, row_of(t // self.KB2, 0, self.TILE), t % self.KB2, stage)
-            else:
-                t = self.firsts[3] + i - self.ends[2]
-                self.copy(self.project, row_of(t // self.KB1, 0, self.TILE), t % self.KB1, stage)
-
-    @gluon.jit
-    def copy(self, matrix, row, k, stage):
-        """The tile of a row and a step."""
-        for box in gl.static_range(self.BOXES):
-            column = (k * self.BOXES + box) * matrix.block_type.shape[1]
-            place = self.weights.index(stage * self.BOXES + box)
-            tma.async_copy_global_to_shared(matrix, [row, column], self.full.index(stage), place)
-
-    @gluon.jit
-    def fetch(self, X, slot, k, live, K: gl.constexpr):
-        """Let what of the rows meets step k begin to arrive: pieces [terms * COLUMNS, WIDTH]."""
+    def fetch(self, at, WHICH: gl.constexpr, KB: gl.constexpr):
+        """The same of the rows that meet them."""
         TERMS: gl.constexpr = 1 if self.FORM == BF16 else 2
         PIECES: gl.constexpr = 2 if self.FORM == INT4 else self.BOXES
-        WIDTH: gl.constexpr = BLOCK // 2 if self.FORM == BF16 else BLOCK
-        L: gl.constexpr = gl.BlockedLayout([1, WIDTH // 8], [4, 8], [self.WARPS, 1], [1, 0])
-        r = gl.arange(0, TERMS * self.COLUMNS, layout=gl.SliceLayout(1, L))
-        c = gl.arange(0, WIDTH, layout=gl.SliceLayout(0, L))
-        m = r % self.COLUMNS
-        at = ((r // self.COLUMNS * self.rows + m) * K)[:, None] + (k * (PIECES * WIDTH) + c)[
-            None, :
-        ]
-        ok = (live & (m < self.rows))[:, None] & (c >= 0)[None, :]
-        for piece in gl.static_range(PIECES):
-            place = self.places.index(slot * PIECES + piece)
-            async_copy.async_copy_global_to_shared(place, X + at + piece * WIDTH, mask=ok)
-        async_copy.commit_group()
+        size: gl.constexpr = PIECES * TERMS * self.COLUMNS * BOX_BYTES
+        met = self.met[WHICH]
+        stage, parity = at
+        k = self.firsts[WHICH] % KB
+        for _ in range(self.counts[WHICH]):
+            mbarrier.wait(self.empty.index(stage), parity)
+            full = self.full.index(stage)
+            mbarrier.expect(full, size)
+            for piece in gl.static_range(PIECES):
+                column = (k * PIECES + piece) * met.block_type.shape[2]
+                place = self.places.index(stage * PIECES + piece)
+                tma.async_copy_global_to_shared(met, [0, 0, column], full, place)
+            k = gl.where(k == KB - 1, 0, k + 1)
+            stage, parity = ahead(stage, parity, self.STAGES)
+        return stage, parity
+
+
+@gluon.jit
+def weights_arrive(ring):
+    """All that a warp does: let weights arrive, from the first launch on."""
+    stage = 0
+    parity = 1
+    at = ring.fill((stage, parity), 0, ring.KB0, 0)
+    at = ring.fill(at, 1, ring.KB1, ring.WIDE)
+    at = ring.fill(at, 2, ring.KB2, 0)
+    ring.fill(at, 3, ring.KB1, 0)
+
+
+@gluon.jit
+def rows_arrive(ring, COUNTERS, narrow, wide):
+    """The same for rows, each product's once all of them are made. `narrow`, `wide`: units of
+    hidden columns and of those between, in all rows."""
+    gdc_wait()
+    stage = 0
+    parity = 1
+    at = ring.fetch((stage, parity), 0, ring.KB0)
+    _await_to_copy(COUNTERS, narrow)
+    at = ring.fetch(at, 1, ring.KB1)
+    _await_to_copy(COUNTERS + 1, wide)
+    at = ring.fetch(at, 2, ring.KB2)
+    _await_to_copy(COUNTERS + 2, narrow)
+    ring.fetch(at, 3, ring.KB1)
 
 
 @gluon.jit
 def ring_of(
-    OUT, GATE_UP, DOWN, PROJECT, rows, H: gl.constexpr, K: gl.constexpr, WIDE: gl.constexpr,
-    N: gl.constexpr, FORM: gl.constexpr, PER0: gl.constexpr, PER1: gl.constexpr,
-    PER2: gl.constexpr, PER3: gl.constexpr, EACH: gl.constexpr, TILE: gl.constexpr,
-    BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr, DEPTH: gl.constexpr,
-    WARPS: gl.constexpr,
+    matrices, met, rows, H: gl.constexpr, K: gl.constexpr, WIDE: gl.constexpr, N: gl.constexpr,
+    FORM: gl.constexpr, PERS: gl.constexpr, EACH: gl.constexpr, TILE: gl.constexpr,
+    BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
-    """This program's, with the first weights on their way."""
+    """This program's, nothing in it."""
     BOX: gl.constexpr = BOX_BYTES // (2 if FORM == BF16 else 1)
     SPAN: gl.constexpr = BOXES * BOX * (2 if FORM == INT4 else 1)
     PIECES: gl.constexpr = 2 if FORM == INT4 else BOXES
-    TERMS: gl.constexpr = 1 if FORM == BF16 else 2
-    ROWS: gl.constexpr = gl.bfloat16 if FORM == BF16 else gl.float8e4nv
-    LAID: gl.constexpr = gl.NVMMASharedLayout(
-        swizzle_byte_width=BOX_BYTES, element_bitwidth=16 if FORM == BF16 else 8, rank=2
+    weights = gl.allocate_shared_memory(
+        matrices[0].dtype, [STAGES * BOXES, TILE, BOX], matrices[0].layout
     )
-    weights = gl.allocate_shared_memory(OUT.dtype, [STAGES * BOXES, TILE, BOX], LAID)
-    places = gl.allocate_shared_memory(ROWS, [DEPTH * PIECES, TERMS * COLUMNS, BOX], LAID)
+    places = gl.allocate_shared_memory(
+        met[0].dtype, [STAGES * PIECES, 1 if FORM == BF16 else 2, COLUMNS, BOX], met[0].layout
+    )
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
+    empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     for stage in gl.static_range(STAGES):
-        mbarrier.init(full.index(stage), count=1)
+        mbarrier.init(full.index(stage), count=2)
+        mbarrier.init(empty.index(stage), count=1)
     fence_async_shared()
-    gl.thread_barrier()
     lane = gl.program_id(0) * EACH
-    firsts = (lane * PER0, lane * PER1, lane * PER2, lane * PER3)
-    end0 = _share(H // TILE * (K // SPAN), lane, PER0, EACH)
-    end1 = end0 + _share(2 * WIDE // TILE * (H // SPAN), lane, PER1, EACH)
-    end2 = end1 + _share(H // TILE * (WIDE // SPAN), lane, PER2, EACH)
-    end3 = end2 + _share((N + TILE - 1) // TILE * (H // SPAN), lane, PER3, EACH)
-    ring = Ring(
-        (OUT, GATE_UP, DOWN, PROJECT), (weights, full, places), rows, firsts,
-        (end0, end1, end2, end3), K // SPAN, H // SPAN, WIDE // SPAN, WIDE, FORM, TILE, BOXES,
-        COLUMNS, STAGES, DEPTH, WARPS,
+    firsts = (lane * PERS[0], lane * PERS[1], lane * PERS[2], lane * PERS[3])
+    counts = (
+        _share(H // TILE * (K // SPAN), lane, PERS[0], EACH),
+        _share(2 * WIDE // TILE * (H // SPAN), lane, PERS[1], EACH),
+        _share(H // TILE * (WIDE // SPAN), lane, PERS[2], EACH),
+        _share((N + TILE - 1) // TILE * (H // SPAN), lane, PERS[3], EACH),
+    )
+    return Ring(
+        matrices, met, (weights, places, full, empty), rows, firsts, counts,
+        K // SPAN, H // SPAN, WIDE // SPAN, WIDE, FORM, TILE, BOXES, COLUMNS, STAGES, WARPS,
     )  # fmt: skip
-    for early in gl.static_range(STAGES):
-        ring.arm(early, early)
-    gl.thread_barrier()
-    for early in gl.static_range(STAGES):
-        ring.fill(early, early)
-    return ring
 
 
 @gluon.jit

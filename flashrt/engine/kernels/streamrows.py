@@ -110,35 +110,42 @@ def _inverse(SQUARES, m, live, c, eps, H: gl.constexpr, L: gl.constexpr):
 
 
 @gluon.jit
+def groups_of(rows, WARPS: gl.constexpr):
+    """Groups of rows, a warp a row: each unit of columns is made of one group at a time."""
+    return (rows + WARPS - 1) // WARPS
+
+
+@gluon.jit
 def half_norm(
     COUNTER, rows, PARTS, X, SCALE, Y, TERMS, SCALES, SQUARES, STRIDE, H: gl.constexpr,
     KB: gl.constexpr, PER: gl.constexpr, TILE: gl.constexpr, FORM: gl.constexpr,
     KEEP: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
-    """This program's units of all rows, a warp a row: X += the parts in their order; Y = X * SCALE,
-    or its terms, or with KEEP both; and the unit's squares. As `norm.add_half_norm`."""
+    """This program's units of some rows, a warp a row: X += the parts in their order;
+    Y = X * SCALE, or its terms, or with KEEP both; and the unit's squares. As
+    `norm.add_half_norm`."""
     L: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
     UNITS: gl.constexpr = H // BLOCK
     c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
-    for unit in range(gl.program_id(0), UNITS, gl.num_programs(0)):
+    for item in range(gl.program_id(0), UNITS * groups_of(rows, WARPS), gl.num_programs(0)):
+        unit = item % UNITS
         columns = unit * BLOCK + c
         scale = gl.load(SCALE + columns)[None, :]
-        for start in range(0, rows, WARPS):
-            m = start + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
-            live = m < rows
-            ok = live[:, None] & (c >= 0)[None, :]
-            at = m[:, None] * H + columns[None, :]
-            x = gl.load(X + at, mask=ok, other=0.0, cache_modifier=".cg").to(gl.float32)
-            total = _taken(PARTS, m, columns, rows, H, ok, KB, PER, TILE, L)
-            rounded = (x + total).to(gl.bfloat16)
-            gl.store(X + at, rounded, mask=ok)
-            x = rounded.to(gl.float32)
-            gl.store(SQUARES + m * UNITS + unit, gl.sum(x * x, 1), mask=live)
-            y = (x * scale).to(gl.bfloat16)
-            if KEEP or FORM == BF16:
-                gl.store(Y + at, y, mask=ok)
-            if FORM != BF16:
-                _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
+        m = item // UNITS * WARPS + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
+        live = m < rows
+        ok = live[:, None] & (c >= 0)[None, :]
+        at = m[:, None] * H + columns[None, :]
+        x = gl.load(X + at, mask=ok, other=0.0, cache_modifier=".cg").to(gl.float32)
+        total = _taken(PARTS, m, columns, rows, H, ok, KB, PER, TILE, L)
+        rounded = (x + total).to(gl.bfloat16)
+        gl.store(X + at, rounded, mask=ok)
+        x = rounded.to(gl.float32)
+        gl.store(SQUARES + m * UNITS + unit, gl.sum(x * x, 1), mask=live)
+        y = (x * scale).to(gl.bfloat16)
+        if KEEP or FORM == BF16:
+            gl.store(Y + at, y, mask=ok)
+        if FORM != BF16:
+            _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
         count_one(COUNTER)
 
 
@@ -148,39 +155,39 @@ def silu_mul(
     INNER: gl.constexpr, KB: gl.constexpr, PER: gl.constexpr, TILE: gl.constexpr,
     FORM: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
-    """This program's units of all rows: silu(gate) * up of sums that are divided by their rms here,
-    rounded once -> Y or its terms."""
+    """This program's units of some rows: silu(gate) * up of sums that are divided by their rms
+    here, rounded once -> Y or its terms."""
     L: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
     UNITS: gl.constexpr = INNER // BLOCK
     HALF: gl.constexpr = BLOCK // TILE
     c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
-    for unit in range(gl.program_id(0), UNITS, gl.num_programs(0)):
+    for item in range(gl.program_id(0), UNITS * groups_of(rows, WARPS), gl.num_programs(0)):
+        unit = item % UNITS
         first = unit * 2 * HALF + c // TILE
         columns = unit * BLOCK + c
-        for start in range(0, rows, WARPS):
-            m = start + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
-            live = m < rows
-            ok = live[:, None] & (c >= 0)[None, :]
-            inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
-            gate = gl.zeros([WARPS, BLOCK], gl.float32, L)
-            up = gl.zeros([WARPS, BLOCK], gl.float32, L)
-            waits = 1
-            while waits > 0:
-                gate, missing = _look(PARTS, m, first, columns, rows, 2 * INNER, ok, KB, PER, L)
-                up, also = _look(
-                    PARTS, m, first + HALF, columns + INNER, rows, 2 * INNER, ok, KB, PER, L
-                )  # fmt: skip
-                waits = _any(missing | also)
-            _leave_empty(PARTS, m, first, columns, rows, 2 * INNER, ok, KB, PER, L)
-            _leave_empty(
+        m = item // UNITS * WARPS + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
+        live = m < rows
+        ok = live[:, None] & (c >= 0)[None, :]
+        inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
+        gate = gl.zeros([WARPS, BLOCK], gl.float32, L)
+        up = gl.zeros([WARPS, BLOCK], gl.float32, L)
+        waits = 1
+        while waits > 0:
+            gate, missing = _look(PARTS, m, first, columns, rows, 2 * INNER, ok, KB, PER, L)
+            up, also = _look(
                 PARTS, m, first + HALF, columns + INNER, rows, 2 * INNER, ok, KB, PER, L
             )  # fmt: skip
-            gate = gate * inverse
-            y = (gate / (1.0 + gl.exp(-gate)) * (up * inverse)).to(gl.bfloat16)
-            if FORM == BF16:
-                gl.store(Y + m[:, None] * INNER + columns[None, :], y, mask=ok)
-            else:
-                _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
+            waits = _any(missing | also)
+        _leave_empty(PARTS, m, first, columns, rows, 2 * INNER, ok, KB, PER, L)
+        _leave_empty(
+            PARTS, m, first + HALF, columns + INNER, rows, 2 * INNER, ok, KB, PER, L
+        )  # fmt: skip
+        gate = gate * inverse
+        y = (gate / (1.0 + gl.exp(-gate)) * (up * inverse)).to(gl.bfloat16)
+        if FORM == BF16:
+            gl.store(Y + m[:, None] * INNER + columns[None, :], y, mask=ok)
+        else:
+            _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
         count_one(COUNTER)
 
 
@@ -189,21 +196,20 @@ def divided(
     rows, PARTS, Y, SQUARES, eps, H: gl.constexpr, N: gl.constexpr, STRIDE: gl.constexpr,
     KB: gl.constexpr, PER: gl.constexpr, TILE: gl.constexpr, WARPS: gl.constexpr,
 ):  # fmt: skip
-    """This program's units of all rows of Y [M, STRIDE], its first N columns: sums over their
+    """This program's units of some rows of Y [M, STRIDE], its first N columns: sums over their
     rms."""
     L: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
     UNITS: gl.constexpr = (N + BLOCK - 1) // BLOCK
     c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
-    for unit in range(gl.program_id(0), UNITS, gl.num_programs(0)):
-        columns = unit * BLOCK + c
-        for start in range(0, rows, WARPS):
-            m = start + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
-            live = m < rows
-            ok = live[:, None] & (columns < N)[None, :]
-            inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
-            total = _taken(PARTS, m, columns, rows, N, ok, KB, PER, TILE, L)
-            at = m[:, None] * STRIDE + columns[None, :]
-            gl.store(Y + at, (total * inverse).to(gl.bfloat16), mask=ok)
+    for item in range(gl.program_id(0), UNITS * groups_of(rows, WARPS), gl.num_programs(0)):
+        columns = item % UNITS * BLOCK + c
+        m = item // UNITS * WARPS + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
+        live = m < rows
+        ok = live[:, None] & (columns < N)[None, :]
+        inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
+        total = _taken(PARTS, m, columns, rows, N, ok, KB, PER, TILE, L)
+        at = m[:, None] * STRIDE + columns[None, :]
+        gl.store(Y + at, (total * inverse).to(gl.bfloat16), mask=ok)
 
 
 @gluon.jit

@@ -203,12 +203,11 @@ class Flow:
     """How one launch of `stream` is run for so many columns."""
 
     warps: int
+    """That multiply."""
     lanes: int
     """That one program has. Lanes fix bits, programs do not."""
     stages: int
-    """Tiles of weights under way."""
-    depth: int
-    """The same of rows."""
+    """Tiles under way."""
 
 
 @attrs.frozen
@@ -226,18 +225,15 @@ class StreamTile:
 
 STREAM: Mapping[str, StreamTile] = {
     "Tensor": StreamTile(
-        64, 2, 2,
-        {8: Flow(4, 1, 5, 4), 16: Flow(4, 1, 5, 4), 32: Flow(4, 1, 5, 4), 64: Flow(4, 1, 4, 3)},
+        64, 2, 2, {8: Flow(4, 1, 5), 16: Flow(4, 1, 5), 32: Flow(4, 1, 4), 64: Flow(4, 1, 3)}
     ),
     "Fp8Blocks": StreamTile(
-        128, 1, 3,
-        {8: Flow(4, 1, 4, 2), 16: Flow(4, 1, 3, 4), 32: Flow(4, 1, 3, 2), 64: Flow(8, 3, 8, 4)},
+        128, 1, 3, {8: Flow(4, 1, 4), 16: Flow(4, 1, 3), 32: Flow(4, 1, 3), 64: Flow(8, 3, 7)}
     ),
     "Int4": StreamTile(
-        128, 1, 3,
-        {8: Flow(4, 1, 3, 3), 16: Flow(8, 3, 8, 4), 32: Flow(8, 3, 8, 4), 64: Flow(8, 3, 7, 3)},
+        128, 1, 3, {8: Flow(4, 1, 3), 16: Flow(8, 3, 8), 32: Flow(8, 3, 6), 64: Flow(8, 3, 4)}
     ),
-}  # fmt: skip
+}
 """By the form of all three matrices."""
 
 STREAM_PARTS = 16
