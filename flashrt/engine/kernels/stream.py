@@ -33,15 +33,18 @@ from flashrt.engine.kernels.streamring import (
     INT4,
     ahead,
     await_all,
+    kept_scales,
     ring_of,
     row_of,
     rows_arrive,
+    scale_columns,
+    sorts_of,
     weights_arrive,
 )
 from flashrt.engine.kernels.streamrows import (
     divided,
-    groups_of,
     half_norm,
+    items_of,
     never_empty,
     silu_mul,
     tail,
@@ -49,30 +52,41 @@ from flashrt.engine.kernels.streamrows import (
 
 
 @gluon.jit
-def _scales(
-    ring, SCALE, XS, n, k, m, r, SCALES_K, STRIDE, WIDE: gl.constexpr, KB: gl.constexpr,
-    SHARE: gl.constexpr,
+def _keep_scales(
+    ring, SCALE, SCALES_K, WHICH: gl.constexpr, KB: gl.constexpr, WIDE: gl.constexpr,
+    PERS: gl.constexpr, EACH: gl.constexpr,
 ):  # fmt: skip
-    """What the sums of a step are scaled with, of its weights and of the rows. Read a step ahead,
-    so nothing is computed with it here."""
-    TILE: gl.constexpr = ring.TILE
-    if ring.FORM == FP8:
-        weight = gl.load(SCALE + row_of(n, WIDE, TILE) // BLOCK * SCALES_K + k)
-        found = (gl.load(XS + k * STRIDE + m, cache_modifier=".cg"), weight)
-    elif ring.FORM == INT4:
-        at = row_of(n, WIDE, TILE) + r
-        b = 2 * k
-        found = (  # type: ignore[assignment]
-            gl.load(SCALE + b // SHARE * SCALES_K + at),
-            gl.load(SCALE + (b + 1) // SHARE * SCALES_K + at),
-            gl.load(XS + b * STRIDE + m, cache_modifier=".cg"),
-            gl.load(XS + (b + 1) * STRIDE + m, cache_modifier=".cg"),
-            gl.load(XS + (2 * KB + b) * STRIDE + m, cache_modifier=".cg"),
-            gl.load(XS + (2 * KB + b + 1) * STRIDE + m, cache_modifier=".cg"),
-        )
-    else:
-        found = (0,)  # type: ignore[assignment]
-    return found
+    """Of FP8, the scales of all this program's tiles of one matrix: they wait for nothing."""
+    L: gl.constexpr = gl.BlockedLayout([1], [32], [ring.WARPS], [0])
+    j = gl.arange(0, kept_scales(PERS, EACH), layout=L)
+    t = ring.firsts[WHICH] + j
+    at = row_of(t // KB, WIDE, ring.TILE) // BLOCK * SCALES_K + t % KB
+    found = gl.load(SCALE + at, mask=j < ring.counts[WHICH], other=0.0)
+    ring.weight_scales.index(WHICH).store(found)
+
+
+@gluon.jit
+def _of_rows(ring, place, block: gl.constexpr, ACC: gl.constexpr):
+    """What a stage knows of its rows [COLUMNS], in the layout of sums."""
+    SORTS: gl.constexpr = sorts_of(ring.FORM)
+    COLUMNS: gl.constexpr = scale_columns(ring.COLUMNS)
+    line = ring.row_scales.index(place).reshape([SORTS * COLUMNS])
+    return line.slice(block * COLUMNS, ring.COLUMNS).load(gl.SliceLayout(0, ACC))
+
+
+@gluon.jit
+def _of_weights(ring, place, ACC: gl.constexpr):
+    """Of int4, scales and zeros of a group of a stage [TILE], in the layout of sums."""
+    line = ring.weight_scales.index(place).reshape([ring.TILE])
+    return line.load(gl.SliceLayout(1, ACC))
+
+
+@gluon.jit
+def _kept(ring, j, KEPT: gl.constexpr, ACC: gl.constexpr):
+    """Of FP8, the scale [1] of one of this program's tiles."""
+    LINE: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    singles = ring.weight_scales._reinterpret(gl.float32, [4 * KEPT, 1], LINE)
+    return singles.index(j).load(gl.SliceLayout(0, ACC))
 
 
 @gluon.jit
@@ -111,7 +125,7 @@ def _met(ring, place):
 
 
 @gluon.jit
-def _step(ring, total, stage, scales, HALF: gl.constexpr, ACC: gl.constexpr):
+def _step(ring, total, stage, j, KEPT: gl.constexpr, HALF: gl.constexpr, ACC: gl.constexpr):
     """total [TILE, COLUMNS] += the products of one step, scaled."""
     TILE: gl.constexpr = ring.TILE
     COLUMNS: gl.constexpr = ring.COLUMNS
@@ -126,8 +140,9 @@ def _step(ring, total, stage, scales, HALF: gl.constexpr, ACC: gl.constexpr):
     elif ring.FORM == FP8:
         w, x = ring.weights.index(stage), _met(ring, stage)
         d = warpgroup_mma(w, x, zero, use_acc=False, is_async=True)
+        scale = _of_rows(ring, stage, 0, ACC) * _kept(ring, j, KEPT, ACC)
         d = warpgroup_mma_wait(0, deps=[d])
-        total += _both(d, TILE, COLUMNS, ACC) * (scales[0] * scales[1])[None, :]
+        total += _both(d, TILE, COLUMNS, ACC) * scale[None, :]
     else:
         packed = ring.weights.index(stage).load(gl.DotOperandLayout(0, BOTH, 4))
         x = _met(ring, 2 * stage)
@@ -137,8 +152,12 @@ def _step(ring, total, stage, scales, HALF: gl.constexpr, ACC: gl.constexpr):
         d = warpgroup_mma_wait(0, deps=[d])
         e = warpgroup_mma(_halves(packed, True), y, zero, use_acc=False, is_async=True)
         e = warpgroup_mma_wait(0, deps=[e])
-        total += _less_zeros(_both(d, TILE, COLUMNS, ACC), scales[0], scales[2], scales[4], HALF)
-        total += _less_zeros(_both(e, TILE, COLUMNS, ACC), scales[1], scales[3], scales[5], HALF)
+        for half in gl.static_range(2):
+            sums = _both(d if half == 0 else e, TILE, COLUMNS, ACC)
+            pair = _of_weights(ring, 2 * stage + half, ACC)
+            of_row = _of_rows(ring, 2 * stage, half, ACC)
+            row_sum = _of_rows(ring, 2 * stage + 1, half, ACC)
+            total += _less_zeros(sums, pair, of_row, row_sum, HALF)
     return total
 
 
@@ -153,83 +172,77 @@ def _put(ring, total, PARTS, n, segment, m, r, N: gl.constexpr, WIDE: gl.constex
 
 @gluon.jit
 def _product(
-    ring, at, XS, SCALE, PARTS, SCALES_K, STRIDE, WHICH: gl.constexpr, N: gl.constexpr,
-    KB: gl.constexpr, PER: gl.constexpr, EACH: gl.constexpr, WIDE: gl.constexpr,
-    SHARE: gl.constexpr, HALF: gl.constexpr,
+    ring, at, PARTS, WHICH: gl.constexpr, N: gl.constexpr, KB: gl.constexpr, WIDE: gl.constexpr,
+    PERS: gl.constexpr, EACH: gl.constexpr, HALF: gl.constexpr,
 ):  # fmt: skip
     """Parts of the sums of this program's tiles of one matrix. `at`, and the result: the next stage
     of the ring, and the parity of what arrives there."""
     ACC: gl.constexpr = gl.NVMMADistributedLayout(
         [3, 0], [ring.WARPS, 1], [16, ring.COLUMNS, 16 if ring.FORM == BF16 else 32]
     )
+    PER: gl.constexpr = PERS[WHICH]
+    KEPT: gl.constexpr = kept_scales(PERS, EACH)
     m = gl.arange(0, ring.COLUMNS, layout=gl.SliceLayout(0, ACC))
     r = gl.arange(0, ring.TILE, layout=gl.SliceLayout(1, ACC))
     stage, parity = at
-    count = ring.counts[WHICH]
-    # Lanes without a tile lie behind the matrix, and so do the scales there.
-    first = gl.where(count > 0, ring.firsts[WHICH], 0)
+    first, count = ring.firsts[WHICH], ring.counts[WHICH]
     n = first // KB
     k = first % KB
-    scales = _scales(ring, SCALE, XS, n, k, m, r, SCALES_K, STRIDE, WIDE, KB, SHARE)
     total = gl.zeros([ring.TILE, ring.COLUMNS], gl.float32, ACC)
     for j in range(count):
-        ends_row = k == KB - 1
-        last = j == count - 1
-        next_n = gl.where(ends_row & (j < count - 1), n + 1, n)
-        next_k = gl.where(last, k, gl.where(ends_row, 0, k + 1))
-        coming = _scales(
-            ring, SCALE, XS, next_n, next_k, m, r, SCALES_K, STRIDE, WIDE, KB, SHARE
-        )  # fmt: skip
         mbarrier.wait(ring.full.index(stage), parity)
-        total = _step(ring, total, stage, scales, HALF, ACC)
+        total = _step(ring, total, stage, WHICH * KEPT + j, KEPT, HALF, ACC)
         gl.thread_barrier()
         mbarrier.arrive(ring.empty.index(stage))
-        ends_part = ends_row | last
+        ends_row = k == KB - 1
+        ends_part = ends_row | (j == count - 1)
         if EACH > 1:
             ends_part = ends_part | ((j + 1) % PER == 0)
         if ends_part:
             _put(ring, total, PARTS, n, (first + j) // PER - n * KB // PER, m, r, N, WIDE)
             total = gl.zeros([ring.TILE, ring.COLUMNS], gl.float32, ACC)
-        scales, n, k = coming, next_n, next_k
+        n = gl.where(ends_row, n + 1, n)
+        k = gl.where(ends_row, 0, k + 1)
         stage, parity = ahead(stage, parity, ring.STAGES)
     return stage, parity
 
 
 @gluon.jit
 def _multiply(
-    ring, scales, steps, X_SCALES, RESIDUAL, POST, NEXT, PARTS, WIDE_PARTS, MIDDLE, MIDDLE_TERMS,
+    ring, scales, steps, RESIDUAL, POST, NEXT, PARTS, WIDE_PARTS, MIDDLE, MIDDLE_TERMS,
     MIDDLE_SCALES, MIDDLE_SQUARES, INNER, INNER_TERMS, INNER_SCALES, Y, TERMS, SCALES, SQUARES,
     PROJECTED, TAIL, COUNTERS, rows, STRIDE, eps, H: gl.constexpr, WIDE: gl.constexpr,
-    N: gl.constexpr, TAIL_N: gl.constexpr, SHARES: gl.constexpr, HALF: gl.constexpr,
-    PERS: gl.constexpr, EACH: gl.constexpr,
+    N: gl.constexpr, TAIL_N: gl.constexpr, HALF: gl.constexpr, PERS: gl.constexpr,
+    EACH: gl.constexpr,
 ):  # fmt: skip
     """All that the other warps do."""
     FORM: gl.constexpr = ring.FORM
     TILE: gl.constexpr = ring.TILE
     WARPS: gl.constexpr = ring.WARPS
-    narrow = H // BLOCK * groups_of(rows, WARPS)
-    wide = WIDE // BLOCK * groups_of(rows, WARPS)
+    narrow = items_of(H // BLOCK, rows, WARPS)
+    if FORM == FP8:
+        _keep_scales(ring, scales[0], steps[0], 0, ring.KB0, 0, PERS, EACH)
+        _keep_scales(ring, scales[1], steps[1], 1, ring.KB1, WIDE, PERS, EACH)
+        _keep_scales(ring, scales[2], steps[2], 2, ring.KB2, 0, PERS, EACH)
+        if N > 0:
+            _keep_scales(ring, scales[3], steps[3], 3, ring.KB1, 0, PERS, EACH)
+        gl.thread_barrier()
     gdc_wait()
     stage = 0
     parity = 0
-    at = _product(ring, (stage, parity), X_SCALES, scales[0], PARTS, steps[0],
-                  STRIDE, 0, H, ring.KB0, PERS[0], EACH, 0, SHARES[0], HALF)  # fmt: skip
+    at = _product(ring, (stage, parity), PARTS, 0, H, ring.KB0, 0, PERS, EACH, HALF)
     half_norm(COUNTERS, rows, PARTS, RESIDUAL, POST, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES,
               MIDDLE_SQUARES, STRIDE, H, ring.KB0, PERS[0], TILE, FORM, False, WARPS)  # fmt: skip
     await_all(COUNTERS, narrow)
-    at = _product(ring, at, MIDDLE_SCALES, scales[1], WIDE_PARTS, steps[1], STRIDE, 1, 2 * WIDE,
-                  ring.KB1, PERS[1], EACH, WIDE, SHARES[1], HALF)  # fmt: skip
+    at = _product(ring, at, WIDE_PARTS, 1, 2 * WIDE, ring.KB1, WIDE, PERS, EACH, HALF)
     silu_mul(COUNTERS + 1, rows, WIDE_PARTS, INNER, INNER_TERMS, INNER_SCALES, MIDDLE_SQUARES,
              STRIDE, eps, H, WIDE, ring.KB1, PERS[1], TILE, FORM, WARPS)  # fmt: skip
-    await_all(COUNTERS + 1, wide)
-    at = _product(ring, at, INNER_SCALES, scales[2], PARTS, steps[2], STRIDE, 2, H, ring.KB2,
-                  PERS[2], EACH, 0, SHARES[2], HALF)  # fmt: skip
+    at = _product(ring, at, PARTS, 2, H, ring.KB2, 0, PERS, EACH, HALF)
     half_norm(COUNTERS + 2, rows, PARTS, RESIDUAL, NEXT, Y, TERMS, SCALES, SQUARES, STRIDE, H,
               ring.KB2, PERS[2], TILE, FORM, TAIL_N > 0, WARPS)  # fmt: skip
     if N > 0:
         await_all(COUNTERS + 2, narrow)
-        _product(ring, at, SCALES, scales[3], WIDE_PARTS, steps[3], STRIDE, 3, N, ring.KB1, PERS[3],
-                 EACH, 0, SHARES[3], HALF)  # fmt: skip
+        _product(ring, at, WIDE_PARTS, 3, N, ring.KB1, 0, PERS, EACH, HALF)
         gdc_launch_dependents()
         if TAIL_N > 0:
             tail(rows, Y, TAIL, PROJECTED, SQUARES, eps, H, N, TAIL_N, WARPS)
@@ -239,11 +252,11 @@ def _multiply(
 
 @gluon.jit(do_not_specialize=["rows"])
 def stream(
-    OUT, GATE_UP, DOWN, PROJECT, MET_OUT, MET_GATE_UP, MET_DOWN, MET_PROJECT, OUT_SCALE,
-    GATE_UP_SCALE, DOWN_SCALE, PROJECT_SCALE, TAIL, X_SCALES, RESIDUAL, POST, NEXT, PARTS,
-    WIDE_PARTS, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES, MIDDLE_SQUARES, INNER, INNER_TERMS,
-    INNER_SCALES, Y, TERMS, SCALES, SQUARES, PROJECTED, COUNTERS, rows, STRIDE, OUT_STEP,
-    GATE_UP_STEP, DOWN_STEP, PROJECT_STEP, eps, H: gl.constexpr, K: gl.constexpr,
+    OUT, GATE_UP, DOWN, PROJECT, OUT_SCALE, GATE_UP_SCALE, DOWN_SCALE, PROJECT_SCALE, MET_OUT,
+    MET_GATE_UP, MET_DOWN, MET_PROJECT, OUT_MET, GATE_UP_MET, DOWN_MET, PROJECT_MET, TAIL, RESIDUAL,
+    POST, NEXT, PARTS, WIDE_PARTS, MIDDLE, MIDDLE_TERMS, MIDDLE_SCALES, MIDDLE_SQUARES, INNER,
+    INNER_TERMS, INNER_SCALES, Y, TERMS, SCALES, SQUARES, PROJECTED, COUNTERS, rows, STRIDE,
+    OUT_STEP, GATE_UP_STEP, DOWN_STEP, PROJECT_STEP, eps, H: gl.constexpr, K: gl.constexpr,
     WIDE: gl.constexpr, N: gl.constexpr, TAIL_N: gl.constexpr, SHARES: gl.constexpr,
     HALF: gl.constexpr, FORM: gl.constexpr, PERS: gl.constexpr, EACH: gl.constexpr,
     TILE: gl.constexpr, BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr,
@@ -251,22 +264,28 @@ def stream(
 ):  # fmt: skip
     """RESIDUAL += X out^T; RESIDUAL += (silu * up of its norm) down^T; PROJECTED: the norm of that
     times N rows of PROJECT and TAIL_N of TAIL. H: columns of RESIDUAL; K: of X; WIDE: between.
-    MET_*: descriptors of the rows that meet each matrix; SHARES, PERS: of each matrix."""
-    ring = ring_of(
-        (OUT, GATE_UP, DOWN, PROJECT), (MET_OUT, MET_GATE_UP, MET_DOWN, MET_PROJECT), rows, H, K,
-        WIDE, N, FORM, PERS, EACH, TILE, BOXES, COLUMNS, STAGES, WARPS,
-    )  # fmt: skip
-    narrow = H // BLOCK * groups_of(rows, WARPS)
-    wide = WIDE // BLOCK * groups_of(rows, WARPS)
+
+    MET_*: descriptors of the rows that meet each matrix, *_MET of the scales of their terms;
+    *_SCALE: of int4 descriptors, of FP8 pointers. SHARES, PERS: of each matrix."""
     scales = (OUT_SCALE, GATE_UP_SCALE, DOWN_SCALE, PROJECT_SCALE)
+    ring = ring_of(
+        (
+            (OUT, GATE_UP, DOWN, PROJECT), scales if FORM == INT4 else (OUT,),
+            (MET_OUT, MET_GATE_UP, MET_DOWN, MET_PROJECT),
+            (OUT_MET, GATE_UP_MET, DOWN_MET, PROJECT_MET),
+        ),
+        rows, H, K, WIDE, N, SHARES, FORM, PERS, EACH, TILE, BOXES, COLUMNS, STAGES, WARPS,
+    )  # fmt: skip
+    narrow = items_of(H // BLOCK, rows, WARPS)
+    wide = items_of(WIDE // BLOCK, rows, WARPS)
     steps = (OUT_STEP, GATE_UP_STEP, DOWN_STEP, PROJECT_STEP)
     gl.warp_specialize(
         [
             (_multiply, (
-                ring, scales, steps, X_SCALES, RESIDUAL, POST, NEXT, PARTS, WIDE_PARTS, MIDDLE,
-                MIDDLE_TERMS, MIDDLE_SCALES, MIDDLE_SQUARES, INNER, INNER_TERMS, INNER_SCALES, Y,
-                TERMS, SCALES, SQUARES, PROJECTED, TAIL, COUNTERS, rows, STRIDE, eps, H, WIDE, N,
-                TAIL_N, SHARES, HALF, PERS, EACH,
+                ring, scales, steps, RESIDUAL, POST, NEXT, PARTS, WIDE_PARTS, MIDDLE, MIDDLE_TERMS,
+                MIDDLE_SCALES, MIDDLE_SQUARES, INNER, INNER_TERMS, INNER_SCALES, Y, TERMS, SCALES,
+                SQUARES, PROJECTED, TAIL, COUNTERS, rows, STRIDE, eps, H, WIDE, N, TAIL_N, HALF,
+                PERS, EACH,
             )),
             (weights_arrive, (ring,)),
             (rows_arrive, (ring, COUNTERS, narrow, wide)),

@@ -18,7 +18,14 @@ from flashrt.engine.forms import BLOCK, SPAN, Fp8Blocks, Int4
 from flashrt.engine.kernels.e4m3 import Read, terms_of
 from flashrt.engine.kernels.plain import ROWS_MAX, Rows, multiplied
 from flashrt.engine.kernels.stream import stream
-from flashrt.engine.kernels.streamring import BF16, BOX_BYTES, FP8, INT4
+from flashrt.engine.kernels.streamring import (
+    BF16,
+    BOX_BYTES,
+    FP8,
+    INT4,
+    scale_columns,
+    sorts_of,
+)
 from flashrt.engine.kernels.streamrows import EMPTY
 from flashrt.engine.kernels.streams import first_of, out_of
 from flashrt.engine.kernels.terms import Terms
@@ -47,7 +54,8 @@ class _Matrix:
     """One of the four as the kernel takes it."""
 
     descriptor: TensorDescriptor
-    scale: Tensor
+    scale: TensorDescriptor | Tensor
+    """Of int4 described, of FP8 as it is, of plain ones anything."""
     step: int
     share: int
 
@@ -57,7 +65,10 @@ class _Matrix:
             return cls(_described(part, tile.rows), part, 0, 1)
         assert isinstance(part, Fp8Blocks | Int4)
         read = Read.of(part)
-        return cls(_described(read.weight, tile.rows), read.scale, read.step, read.share)
+        scale = (
+            _described_numbers(read.scale, 1, tile.rows) if isinstance(part, Int4) else read.scale
+        )
+        return cls(_described(read.weight, tile.rows), scale, read.step, read.share)
 
 
 def _described(tensor: Tensor, *box: int) -> TensorDescriptor:
@@ -67,6 +78,12 @@ def _described(tensor: Tensor, *box: int) -> TensorDescriptor:
         swizzle_byte_width=BOX_BYTES.value, element_bitwidth=8 * size, rank=tensor.dim()
     )
     return TensorDescriptor.from_tensor(tensor, [*box, BOX_BYTES.value // size], layout)
+
+
+def _described_numbers(tensor: Tensor, *box: int) -> TensorDescriptor:
+    """Numbers of 32 bits [N, M] in boxes, as they lie."""
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=2)
+    return TensorDescriptor.from_tensor(tensor, [*box], layout)
 
 
 @attrs.frozen(eq=False)
@@ -139,12 +156,14 @@ class Streamed:
         squares = [x.new_empty(rows, self.hidden // BLOCK, dtype=torch.float32) for _ in range(2)]
         result = x.new_empty(rows, self.projected + self.tail_rows)
         stride = 0 if self.kind == BF16.value else middle[2].stride(1)
-        given, given_scales = self._given(mixed)
-        met = [given, *(numbers for _, numbers, _ in (middle, inner, last))]
+        met, scales = zip(
+            self._given(mixed), *(made[1:] for made in (middle, inner, last)), strict=True
+        )
         arguments = (
             *(matrix.descriptor for matrix in self.matrices),
+            *(matrix.scale for matrix in self.matrices),
             *(_described(one.view(-1, rows, one.shape[-1]), self._terms, columns) for one in met),
-            *(matrix.scale for matrix in self.matrices), self.tail, given_scales, x,
+            *(self._described_scales(one, columns) for one in scales), self.tail, x,
             self.post_scale, self.next_scale, sums.parts, sums.wide, *middle, squares[0], *inner,
             *last, squares[1], result if self.projected else x, counters, rows, stride,
             *(matrix.step for matrix in self.matrices), self.eps,
@@ -158,6 +177,13 @@ class Streamed:
             return rows, rows
         terms = terms_of(mixed)
         return terms.numbers, terms.scales
+
+    def _described_scales(self, scales: Tensor, columns: int) -> TensorDescriptor | Tensor:
+        """Of terms [2, blocks, M], as many blocks as meet a step; of plain rows anything."""
+        if self.kind == BF16.value:
+            return scales
+        blocks = sorts_of(self.kind)
+        return _described_numbers(scales.flatten(0, 1), blocks, scale_columns(columns))
 
     def _product_rows(self, x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Room for what a product of n columns reads: rows, their terms, and scales."""

@@ -4,6 +4,7 @@ Two warps beside those that multiply do nothing but let tiles arrive: one the we
 there is room; one the rows that meet them, as soon as they are made.
 """
 
+import triton
 from triton.experimental import gluon
 from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.language.nvidia.hopper import fence_async_shared, mbarrier, tma
@@ -106,6 +107,25 @@ def ahead(stage, parity, STAGES: gl.constexpr):
     return gl.where(wraps, 0, stage + 1), gl.where(wraps, parity ^ 1, parity)
 
 
+@gluon.constexpr_function
+def sorts_of(FORM):
+    """What a step needs to know of a row's blocks, and how many of these it has: of int4 scales and
+    sums of two blocks, of FP8 the scale of one."""
+    return {BF16.value: 0, FP8.value: 1, INT4.value: 2}[FORM]
+
+
+@gluon.constexpr_function
+def kept_scales(PERS, EACH):
+    """Of FP8, places for the scales of a program's tiles of one matrix."""
+    return triton.next_power_of_2(max(PERS) * EACH)
+
+
+@gluon.constexpr_function
+def scale_columns(COLUMNS):
+    """Rows whose scales come together: at least as many as the copy engine aligns to."""
+    return max(COLUMNS, 32)
+
+
 @aggregate
 class Ring:
     """The tiles that a program multiplies, of four matrices in turn, and the rows that meet them:
@@ -113,10 +133,19 @@ class Ring:
 
     matrices: gl.tuple
     """Descriptors of weights [N, K], in boxes [TILE, BOX]."""
+    pairs: gl.tuple
+    """Of int4, of scales with zeros [groups, N], in boxes [1, TILE]; of others anything."""
     met: gl.tuple
     """The same of rows [TERMS, M, K], in boxes [TERMS, COLUMNS, BOX]; plain ones have no terms."""
+    met_scales: gl.tuple
+    """And of the scales of terms [2 blocks of K, M], a step's; of plain rows anything."""
     weights: gl.shared_memory_descriptor
     places: gl.shared_memory_descriptor
+    weight_scales: gl.shared_memory_descriptor
+    """Of int4 two groups a stage [2 STAGES, TILE], of FP8 all that the program needs, which are
+    there from the beginning; of others anything."""
+    row_scales: gl.shared_memory_descriptor
+    """[STAGES * sorts, blocks, columns]: of int4 those of two blocks, and their rows' sums."""
     full: gl.shared_memory_descriptor
     """Barriers: that the weights of a stage and their rows have arrived,"""
     empty: gl.shared_memory_descriptor
@@ -129,6 +158,7 @@ class Ring:
     KB1: gl.constexpr
     KB2: gl.constexpr
     WIDE: gl.constexpr
+    SHARES: gl.constexpr
     FORM: gl.constexpr
     TILE: gl.constexpr
     BOXES: gl.constexpr
@@ -138,14 +168,15 @@ class Ring:
 
     @gluon.constexpr_function
     def __init__(
-        self, matrices, met, memory, rows, firsts, counts, KB0, KB1, KB2, WIDE, FORM, TILE, BOXES,
+        self, given, memory, rows, firsts, counts, KB0, KB1, KB2, WIDE, SHARES, FORM, TILE, BOXES,
         COLUMNS, STAGES, WARPS,
     ):  # fmt: skip
-        self.matrices, self.met = matrices, met
-        self.weights, self.places, self.full, self.empty = memory
+        self.matrices, self.pairs, self.met, self.met_scales = given
+        self.weights, self.places, self.weight_scales, self.row_scales = memory[:4]
+        self.full, self.empty = memory[4:]
         self.rows, self.firsts, self.counts = rows, firsts, counts
         self.KB0, self.KB1, self.KB2 = gl.constexpr(KB0), gl.constexpr(KB1), gl.constexpr(KB2)
-        self.WIDE = gl.constexpr(WIDE)
+        self.WIDE, self.SHARES = gl.constexpr(WIDE), gl.constexpr(SHARES)
         self.FORM = gl.constexpr(FORM)
         self.TILE, self.BOXES = gl.constexpr(TILE), gl.constexpr(BOXES)
         self.COLUMNS = gl.constexpr(COLUMNS)
@@ -156,6 +187,8 @@ class Ring:
         """Let the tiles of one matrix arrive. `at`, and the result: the next place, and the parity
         of its being empty."""
         size: gl.constexpr = self.BOXES * self.TILE * BOX_BYTES
+        scales_size: gl.constexpr = 2 * self.TILE * 4 if self.FORM == INT4 else 0
+        SHARE: gl.constexpr = self.SHARES[WHICH]
         matrix = self.matrices[WHICH]
         stage, parity = at
         n = self.firsts[WHICH] // KB
@@ -163,12 +196,17 @@ class Ring:
         for _ in range(self.counts[WHICH]):
             mbarrier.wait(self.empty.index(stage), parity)
             full = self.full.index(stage)
-            mbarrier.expect(full, size)
+            mbarrier.expect(full, size + scales_size)
             row = row_of(n, WIDE, self.TILE)
             for box in gl.static_range(self.BOXES):
                 column = (k * self.BOXES + box) * matrix.block_type.shape[1]
                 place = self.weights.index(stage * self.BOXES + box)
                 tma.async_copy_global_to_shared(matrix, [row, column], full, place)
+            if self.FORM == INT4:
+                for half in gl.static_range(2):
+                    place = self.weight_scales.index(2 * stage + half)
+                    at = [(2 * k + half) // SHARE, row]
+                    tma.async_copy_global_to_shared(self.pairs[WHICH], at, full, place)
             ends_row = k == KB - 1
             n = gl.where(ends_row, n + 1, n)
             k = gl.where(ends_row, 0, k + 1)
@@ -180,18 +218,24 @@ class Ring:
         """The same of the rows that meet them."""
         TERMS: gl.constexpr = 1 if self.FORM == BF16 else 2
         PIECES: gl.constexpr = 2 if self.FORM == INT4 else self.BOXES
+        SORTS: gl.constexpr = sorts_of(self.FORM)
         size: gl.constexpr = PIECES * TERMS * self.COLUMNS * BOX_BYTES
+        scales_size: gl.constexpr = SORTS * SORTS * scale_columns(self.COLUMNS) * 4
         met = self.met[WHICH]
         stage, parity = at
         k = self.firsts[WHICH] % KB
         for _ in range(self.counts[WHICH]):
             mbarrier.wait(self.empty.index(stage), parity)
             full = self.full.index(stage)
-            mbarrier.expect(full, size)
+            mbarrier.expect(full, size + scales_size)
             for piece in gl.static_range(PIECES):
                 column = (k * PIECES + piece) * met.block_type.shape[2]
                 place = self.places.index(stage * PIECES + piece)
                 tma.async_copy_global_to_shared(met, [0, 0, column], full, place)
+            for sort in gl.static_range(SORTS):
+                place = self.row_scales.index(stage * SORTS + sort)
+                at = [SORTS * k + sort * (2 * KB), 0]
+                tma.async_copy_global_to_shared(self.met_scales[WHICH], at, full, place)
             k = gl.where(k == KB - 1, 0, k + 1)
             stage, parity = ahead(stage, parity, self.STAGES)
         return stage, parity
@@ -226,19 +270,35 @@ def rows_arrive(ring, COUNTERS, narrow, wide):
 
 @gluon.jit
 def ring_of(
-    matrices, met, rows, H: gl.constexpr, K: gl.constexpr, WIDE: gl.constexpr, N: gl.constexpr,
-    FORM: gl.constexpr, PERS: gl.constexpr, EACH: gl.constexpr, TILE: gl.constexpr,
-    BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr, WARPS: gl.constexpr,
+    given, rows, H: gl.constexpr, K: gl.constexpr, WIDE: gl.constexpr, N: gl.constexpr,
+    SHARES: gl.constexpr, FORM: gl.constexpr, PERS: gl.constexpr, EACH: gl.constexpr,
+    TILE: gl.constexpr, BOXES: gl.constexpr, COLUMNS: gl.constexpr, STAGES: gl.constexpr,
+    WARPS: gl.constexpr,
 ):  # fmt: skip
-    """This program's, nothing in it."""
+    """This program's, nothing in it. `given`: its four tuples of descriptors."""
     BOX: gl.constexpr = BOX_BYTES // (2 if FORM == BF16 else 1)
     SPAN: gl.constexpr = BOXES * BOX * (2 if FORM == INT4 else 1)
     PIECES: gl.constexpr = 2 if FORM == INT4 else BOXES
+    SORTS: gl.constexpr = sorts_of(FORM)
+    FLAT: gl.constexpr = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=2)
+    LINE: gl.constexpr = gl.SwizzledSharedLayout(1, 1, 1, [0])
+    KB: gl.constexpr = (K // SPAN, H // SPAN, WIDE // SPAN)
+    matrices, met = given[0], given[2]
     weights = gl.allocate_shared_memory(
         matrices[0].dtype, [STAGES * BOXES, TILE, BOX], matrices[0].layout
     )
     places = gl.allocate_shared_memory(
         met[0].dtype, [STAGES * PIECES, 1 if FORM == BF16 else 2, COLUMNS, BOX], met[0].layout
+    )
+    if FORM == INT4:
+        weight_scales = gl.allocate_shared_memory(gl.int32, [2 * STAGES, 1, TILE], FLAT)
+    else:
+        KEPT: gl.constexpr = kept_scales(PERS, EACH) if FORM == FP8 else 1
+        weight_scales = gl.allocate_shared_memory(gl.float32, [4, KEPT], LINE)
+    row_scales = gl.allocate_shared_memory(
+        gl.float32,
+        [max(1, STAGES * SORTS), max(1, SORTS), scale_columns(COLUMNS) if SORTS > 0 else 4],
+        FLAT,
     )
     full = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
     empty = gl.allocate_shared_memory(gl.int64, [STAGES, 1], mbarrier.MBarrierLayout())
@@ -249,14 +309,14 @@ def ring_of(
     lane = gl.program_id(0) * EACH
     firsts = (lane * PERS[0], lane * PERS[1], lane * PERS[2], lane * PERS[3])
     counts = (
-        _share(H // TILE * (K // SPAN), lane, PERS[0], EACH),
-        _share(2 * WIDE // TILE * (H // SPAN), lane, PERS[1], EACH),
-        _share(H // TILE * (WIDE // SPAN), lane, PERS[2], EACH),
-        _share((N + TILE - 1) // TILE * (H // SPAN), lane, PERS[3], EACH),
+        _share(H // TILE * KB[0], lane, PERS[0], EACH),
+        _share(2 * WIDE // TILE * KB[1], lane, PERS[1], EACH),
+        _share(H // TILE * KB[2], lane, PERS[2], EACH),
+        _share((N + TILE - 1) // TILE * KB[1], lane, PERS[3], EACH),
     )
     return Ring(
-        matrices, met, (weights, places, full, empty), rows, firsts, counts,
-        K // SPAN, H // SPAN, WIDE // SPAN, WIDE, FORM, TILE, BOXES, COLUMNS, STAGES, WARPS,
+        given, (weights, places, weight_scales, row_scales, full, empty), rows, firsts, counts,
+        KB[0], KB[1], KB[2], WIDE, SHARES, FORM, TILE, BOXES, COLUMNS, STAGES, WARPS,
     )  # fmt: skip
 
 

@@ -23,16 +23,16 @@ def never_empty(value):
 @gluon.jit
 def _look(PARTS, m, first, columns, rows, N, ok, KB: gl.constexpr, PER: gl.constexpr,
           L: gl.constexpr):  # fmt: skip
-    """The sum of all parts [U, BLOCK] of `columns` of rows m [U], in order, and where one is still
-    missing. `first` [BLOCK]: the columns' tiles."""
+    """The sum of all parts of `columns` [U, BLOCK] of rows m [U], in order, and where one is still
+    missing. `first` [U, BLOCK]: the columns' tiles."""
     SEGMENTS: gl.constexpr = (KB + PER - 2) // PER + 1
     start = first * KB
     segments = (start + KB - 1) // PER - start // PER + 1
-    at = m[:, None] * N + columns[None, :]
+    at = m[:, None] * N + columns
     total = gl.zeros([m.shape[0], BLOCK], gl.float32, L)
     missing = gl.zeros([m.shape[0], BLOCK], gl.int32, L)
     for s in gl.static_range(SEGMENTS):
-        live = ok & (segments > s)[None, :]
+        live = ok & (segments > s)
         part = gl.load(PARTS + s * rows * N + at, mask=live, other=0.0, volatile=True)
         missing = gl.where(part.to(gl.int32, bitcast=True) == EMPTY, 1, missing)
         total += part
@@ -46,10 +46,10 @@ def _leave_empty(PARTS, m, first, columns, rows, N, ok, KB: gl.constexpr, PER: g
     SEGMENTS: gl.constexpr = (KB + PER - 2) // PER + 1
     start = first * KB
     segments = (start + KB - 1) // PER - start // PER + 1
-    at = m[:, None] * N + columns[None, :]
+    at = m[:, None] * N + columns
     nothing = gl.full([m.shape[0], BLOCK], EMPTY, gl.int32, L).to(gl.float32, bitcast=True)
     for s in gl.static_range(SEGMENTS):
-        gl.store(PARTS + s * rows * N + at, nothing, mask=ok & (segments > s)[None, :])
+        gl.store(PARTS + s * rows * N + at, nothing, mask=ok & (segments > s))
 
 
 @gluon.jit
@@ -110,9 +110,19 @@ def _inverse(SQUARES, m, live, c, eps, H: gl.constexpr, L: gl.constexpr):
 
 
 @gluon.jit
-def groups_of(rows, WARPS: gl.constexpr):
-    """Groups of rows, a warp a row: each unit of columns is made of one group at a time."""
-    return (rows + WARPS - 1) // WARPS
+def items_of(UNITS: gl.constexpr, rows, WARPS: gl.constexpr):
+    """What programs share out among them: so many units of rows at a time, each by a warp."""
+    return (UNITS * rows + WARPS - 1) // WARPS
+
+
+@gluon.jit
+def _places(item, UNITS: gl.constexpr, rows, WARPS: gl.constexpr, L: gl.constexpr):
+    """Rows and units of one item, both [WARPS]; which there are; and their columns [WARPS,
+    BLOCK]."""
+    at = item * WARPS + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
+    c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
+    unit = at // rows
+    return at % rows, unit, at < UNITS * rows, unit[:, None] * BLOCK + c[None, :]
 
 
 @gluon.jit
@@ -127,14 +137,11 @@ def half_norm(
     L: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
     UNITS: gl.constexpr = H // BLOCK
     c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
-    for item in range(gl.program_id(0), UNITS * groups_of(rows, WARPS), gl.num_programs(0)):
-        unit = item % UNITS
-        columns = unit * BLOCK + c
-        scale = gl.load(SCALE + columns)[None, :]
-        m = item // UNITS * WARPS + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
-        live = m < rows
-        ok = live[:, None] & (c >= 0)[None, :]
-        at = m[:, None] * H + columns[None, :]
+    for item in range(gl.program_id(0), items_of(UNITS, rows, WARPS), gl.num_programs(0)):
+        m, unit, live, columns = _places(item, UNITS, rows, WARPS, L)
+        ok = live[:, None] & (columns >= 0)
+        scale = gl.load(SCALE + columns, mask=ok, other=0.0)
+        at = m[:, None] * H + columns
         x = gl.load(X + at, mask=ok, other=0.0, cache_modifier=".cg").to(gl.float32)
         total = _taken(PARTS, m, columns, rows, H, ok, KB, PER, TILE, L)
         rounded = (x + total).to(gl.bfloat16)
@@ -161,13 +168,10 @@ def silu_mul(
     UNITS: gl.constexpr = INNER // BLOCK
     HALF: gl.constexpr = BLOCK // TILE
     c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
-    for item in range(gl.program_id(0), UNITS * groups_of(rows, WARPS), gl.num_programs(0)):
-        unit = item % UNITS
-        first = unit * 2 * HALF + c // TILE
-        columns = unit * BLOCK + c
-        m = item // UNITS * WARPS + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
-        live = m < rows
-        ok = live[:, None] & (c >= 0)[None, :]
+    for item in range(gl.program_id(0), items_of(UNITS, rows, WARPS), gl.num_programs(0)):
+        m, unit, live, columns = _places(item, UNITS, rows, WARPS, L)
+        ok = live[:, None] & (columns >= 0)
+        first = unit[:, None] * (2 * HALF) + columns % BLOCK // TILE
         inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
         gate = gl.zeros([WARPS, BLOCK], gl.float32, L)
         up = gl.zeros([WARPS, BLOCK], gl.float32, L)
@@ -185,7 +189,7 @@ def silu_mul(
         gate = gate * inverse
         y = (gate / (1.0 + gl.exp(-gate)) * (up * inverse)).to(gl.bfloat16)
         if FORM == BF16:
-            gl.store(Y + m[:, None] * INNER + columns[None, :], y, mask=ok)
+            gl.store(Y + m[:, None] * INNER + columns, y, mask=ok)
         else:
             _store_terms(y, TERMS, SCALES, m, unit, rows, live, c, UNITS, STRIDE)
         count_one(COUNTER)
@@ -201,14 +205,12 @@ def divided(
     L: gl.constexpr = gl.BlockedLayout([1, 4], [1, 32], [WARPS, 1], [1, 0])
     UNITS: gl.constexpr = (N + BLOCK - 1) // BLOCK
     c = gl.arange(0, BLOCK, layout=gl.SliceLayout(0, L))
-    for item in range(gl.program_id(0), UNITS * groups_of(rows, WARPS), gl.num_programs(0)):
-        columns = item % UNITS * BLOCK + c
-        m = item // UNITS * WARPS + gl.arange(0, WARPS, layout=gl.SliceLayout(1, L))
-        live = m < rows
-        ok = live[:, None] & (columns < N)[None, :]
+    for item in range(gl.program_id(0), items_of(UNITS, rows, WARPS), gl.num_programs(0)):
+        m, _, live, columns = _places(item, UNITS, rows, WARPS, L)
+        ok = live[:, None] & (columns < N)
         inverse = _inverse(SQUARES, m, live, c, eps, H, L)[:, None]
         total = _taken(PARTS, m, columns, rows, N, ok, KB, PER, TILE, L)
-        at = m[:, None] * STRIDE + columns[None, :]
+        at = m[:, None] * STRIDE + columns
         gl.store(Y + at, (total * inverse).to(gl.bfloat16), mask=ok)
 
 

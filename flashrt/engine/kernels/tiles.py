@@ -225,13 +225,13 @@ class StreamTile:
 
 STREAM: Mapping[str, StreamTile] = {
     "Tensor": StreamTile(
-        64, 2, 2, {8: Flow(4, 1, 5), 16: Flow(4, 1, 5), 32: Flow(4, 1, 4), 64: Flow(4, 1, 3)}
+        128, 2, 2, {8: Flow(8, 2, 6), 16: Flow(8, 2, 6), 32: Flow(8, 2, 5), 64: Flow(8, 2, 4)}
     ),
     "Fp8Blocks": StreamTile(
-        128, 1, 3, {8: Flow(4, 1, 4), 16: Flow(4, 1, 3), 32: Flow(4, 1, 3), 64: Flow(8, 3, 7)}
+        128, 1, 3, {8: Flow(8, 3, 12), 16: Flow(8, 3, 10), 32: Flow(8, 3, 8), 64: Flow(8, 3, 6)}
     ),
     "Int4": StreamTile(
-        128, 1, 3, {8: Flow(4, 1, 3), 16: Flow(8, 3, 8), 32: Flow(8, 3, 6), 64: Flow(8, 3, 4)}
+        128, 1, 3, {8: Flow(8, 3, 10), 16: Flow(8, 3, 8), 32: Flow(8, 3, 6), 64: Flow(8, 3, 4)}
     ),
 }
 """By the form of all three matrices."""
