@@ -13,8 +13,25 @@ STREAMING = ("tests/engine/test_streaming.py",)
 CHECKPOINTS = ("tests/engine/test_packed_checkpoints.py",)
 ENGINE = ("tests/engine/test_packed_engine.py",)
 NEEDS = ("tests/inspect/test_needs.py",)
+TILES = ("tests/engine/kernels/test_tiles.py",)
 
 FAULTS = (
+    Fault(
+        "parts that are looked for where no run left them",
+        "flashrt/engine/kernels/tiles.py",
+        "        return ((step + 1) * self.count - 1) // self.total\n",
+        "        return step * self.count // self.total\n",
+        TILES,
+        "gates and ups would be sums with a part missing, or one of another block",
+    ),
+    Fault(
+        "runs without a step",
+        "flashrt/engine/kernels/tiles.py",
+        "count=min(processors, alike.total))",
+        "count=processors)",
+        TILES,
+        "a part that nobody writes would be added",
+    ),
     Fault(
         "an FP8 scale that divides",
         "flashrt/engine/forms.py",

@@ -1,11 +1,13 @@
 """Products of a block of rows: by the library, or of packed weights by a kernel of their own.
 
-Reference: `flashrt.engine.linear.block_linear`. Up to FUSED_ROWS the packed weights are read once
-and made bfloat16 inside the product; of more rows, slices of them are made dense, one at a time,
-and the library multiplies.
+Reference: `flashrt.engine.linear.block_linear`. Up to FUSED_ROWS the packed weights are read
+as they lie, on Hopper by `blockstream`, where that takes them. Of more rows, slices of them are
+made dense, one at a time, and the library multiplies.
 """
 
+import functools
 from collections.abc import Iterator
+from types import ModuleType
 
 import torch
 from torch import Tensor
@@ -17,6 +19,7 @@ from flashrt.engine.kernels.dense import dense
 from flashrt.engine.kernels.linear import takes_terms
 from flashrt.engine.kernels.norm import silu_mul
 from flashrt.engine.kernels.plain import multiplied
+from flashrt.engine.kernels.streams import can_stream
 from flashrt.engine.kernels.terms import WithTerms
 from flashrt.engine.kernels.tiles import FUSED_ROWS, Tile
 from flashrt.engine.matrix import SLICE_BYTES, Matrix, Packed, rows_of
@@ -40,6 +43,8 @@ def block_linear(block: BlockRows, weight: Matrix) -> Tensor:
         columns = y[:, start : start + rows_of(part)]
         if isinstance(part, Tensor):
             torch.mm(x, part.T, out=columns)
+        elif (stream := _stream(x, part)) is not None:
+            stream.linear(block, part, columns)
         elif _is_fused(x):
             _fused(block, part, columns, _tile(x, part))
         else:
@@ -53,21 +58,44 @@ def block_linear_parts(block: BlockRows, weight: Matrix) -> Tensor:
     form = _fused_form(x, weight)
     if form is None:
         return block_linear(block, weight)[None]
+    if (stream := _stream(x, form)) is not None:
+        parts: Tensor = stream.linear_parts(block, form)
+        return parts
     tile = _tile(x, form)
     y = x.new_empty(tile.parts, len(x), len(weight), dtype=torch.float32)
     _fused(block, form, y, tile)
     return y
 
 
-def block_silu_mul(block: BlockRows, gate_up: Matrix) -> Tensor:
-    """silu(x gate^T) * (x up^T) -> [M, I] of a block x; gate_up [2 I, K], gates first."""
+def block_silu_mul(block: BlockRows, gate_up: Matrix) -> BlockRows:
+    """silu(x gate^T) * (x up^T) -> [M, I] of a block x, with its terms where they cost nothing;
+    gate_up [2 I, K], gates first."""
     x = multiplied(block)
     form = _fused_form(x, gate_up)
     if form is None:
         return silu_mul(block_linear(block, gate_up))
+    if len(gate_up) % (2 * BLOCK) == 0 and (stream := _stream(x, form)) is not None:
+        inner: WithTerms = stream.silu_mul(block, form)
+        return inner
     y = x.new_empty(len(x), len(gate_up) // 2)
     _fused(block, form, y, _tile(x, form), gated=True)
     return y
+
+
+def _stream(x: Tensor, form: Form) -> ModuleType | None:
+    """`blockstreamed` for what it takes."""
+    module = _blockstreamed(x.device)
+    return module if module is not None and module.takes(form, len(x)) else None
+
+
+@functools.cache
+def _blockstreamed(device: torch.device) -> ModuleType | None:
+    """Where its language is spoken."""
+    if not can_stream(device):
+        return None
+    from flashrt.engine.kernels import blockstreamed
+
+    return blockstreamed
 
 
 def _tile(x: Tensor, form: Form) -> Tile:

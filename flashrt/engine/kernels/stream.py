@@ -98,7 +98,7 @@ def _both(d, TILE: gl.constexpr, COLUMNS: gl.constexpr, ACC: gl.constexpr):
 
 
 @gluon.jit
-def _less_zeros(d, pair, of_row, row_sum, HALF: gl.constexpr):
+def less_zeros(d, pair, of_row, row_sum, HALF: gl.constexpr):
     """As `e4m3._less_zeros`."""
     if HALF:
         scale = (pair >> 16).to(gl.int16).to(gl.float16, bitcast=True).to(gl.float32)
@@ -109,7 +109,7 @@ def _less_zeros(d, pair, of_row, row_sum, HALF: gl.constexpr):
 
 
 @gluon.jit
-def _halves(packed, UPPER: gl.constexpr):
+def halves(packed, UPPER: gl.constexpr):
     """The lower or upper half of each byte, as e4m3."""
     ASM: gl.constexpr = HIGH if UPPER else LOW
     v = gl.inline_asm_elementwise(ASM, "=r,r", [packed], dtype=gl.uint8, is_pure=True, pack=4)
@@ -147,17 +147,17 @@ def _step(ring, total, stage, j, KEPT: gl.constexpr, HALF: gl.constexpr, ACC: gl
         packed = ring.weights.index(stage).load(gl.DotOperandLayout(0, BOTH, 4))
         x = _met(ring, 2 * stage)
         y = _met(ring, 2 * stage + 1)
-        d = warpgroup_mma(_halves(packed, False), x, zero, use_acc=False, is_async=True)
+        d = warpgroup_mma(halves(packed, False), x, zero, use_acc=False, is_async=True)
         # One after the other: registers do not hold both halves on their way.
         d = warpgroup_mma_wait(0, deps=[d])
-        e = warpgroup_mma(_halves(packed, True), y, zero, use_acc=False, is_async=True)
+        e = warpgroup_mma(halves(packed, True), y, zero, use_acc=False, is_async=True)
         e = warpgroup_mma_wait(0, deps=[e])
         for half in gl.static_range(2):
             sums = _both(d if half == 0 else e, TILE, COLUMNS, ACC)
             pair = _of_weights(ring, 2 * stage + half, ACC)
             of_row = _of_rows(ring, 2 * stage, half, ACC)
             row_sum = _of_rows(ring, 2 * stage + 1, half, ACC)
-            total += _less_zeros(sums, pair, of_row, row_sum, HALF)
+            total += less_zeros(sums, pair, of_row, row_sum, HALF)
     return total
 
 

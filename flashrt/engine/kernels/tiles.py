@@ -174,10 +174,12 @@ E4M3_MEASURED: Mapping[tuple[str, int, int], Tile] = {
 E4M3_BLOCK_COLUMNS = {"Fp8Blocks": 64, "Fp8Rows": 64, "Int4": 32}
 """Rows of a block that meet a tile together; of int4 a step has two sums under way."""
 
+E4M3_BLOCK_PARTS = {"Fp8Blocks": 3, "Fp8Rows": 3, "Int4": 4}
+"""Parts of a block's product at most, each a float32 result that is written and read again. Of FP8
+a fourth would be programs that wait for a processor."""
 
-E4M3_BLOCK_PARTS, E4M3_BLOCK_PROGRAMS = 4, 640
-"""Parts of a block's product at most, each a float32 result that is written and read again; and as
-PROGRAMS_WANTED."""
+E4M3_BLOCK_PROGRAMS = 640
+"""As PROGRAMS_WANTED."""
 
 
 def e4m3_tile(form: str, n: int, k: int) -> Tile:
@@ -195,7 +197,7 @@ def e4m3_block_tile(form: str, n: int, k: int, rows: int) -> Tile:
     tile = Tile(128, E4M3[form].depth, 4, 3, columns=E4M3_BLOCK_COLUMNS[form])
     programs = -(-n // tile.rows) * -(-rows // tile.columns)
     tile = _split(tile, k, programs, E4M3_BLOCK_PROGRAMS)
-    return attrs.evolve(tile, parts=min(tile.parts, E4M3_BLOCK_PARTS))
+    return attrs.evolve(tile, parts=min(tile.parts, E4M3_BLOCK_PARTS[form]))
 
 
 @attrs.frozen
@@ -243,3 +245,88 @@ STREAM_PARTS = 16
 def lane_steps(steps: int, tiles: int, lanes: int) -> int:
     """How many tiles one lane has of a matrix of `tiles` rows of tiles, `steps` in each."""
     return max(-(-tiles * steps // lanes), -(-steps // STREAM_PARTS))
+
+
+@attrs.frozen
+class BlockFlow:
+    """How a block's product is run by `blockstream` for so many columns."""
+
+    stages: int
+    """Steps under way."""
+    ahead: bool
+    """Whether sums are scaled while the next are made, where registers hold both."""
+
+
+BLOCK_STREAM: Mapping[str, Mapping[int, Mapping[int, BlockFlow]]] = {
+    "Fp8Blocks": {
+        1: {32: BlockFlow(8, True), 64: BlockFlow(6, True), 128: BlockFlow(4, True)},
+        2: {32: BlockFlow(5, True), 64: BlockFlow(4, True), 128: BlockFlow(3, False)},
+    },
+    "Int4": {
+        1: {32: BlockFlow(6, True), 64: BlockFlow(4, True), 128: BlockFlow(2, False)},
+        2: {32: BlockFlow(4, True), 64: BlockFlow(3, False)},
+    },
+}  # fmt: skip
+"""By the form; by rows of a tile, in BLOCKs; by columns, the first that has room for the rows, or
+the last. What fits in shared memory and registers; not measured yet."""
+
+BLOCK_STREAM_PARTS, BLOCK_STREAM_STEPS = 6, 4
+"""Parts of a sum at most where the reader adds them, and steps of each at least."""
+
+
+@attrs.frozen
+class Runs:
+    """How the steps of a matrix, counted along K and then along tiles, are cut for `blockstream`:
+    run p has those from p * total // count on."""
+
+    high: int
+    """Rows of a tile, in BLOCKs."""
+    tiles: int
+    steps: int
+    """Of each tile."""
+    count: int
+
+    @classmethod
+    def whole(cls, n: int, steps: int) -> "Runs":
+        """A tile each: sums have one part."""
+        tiles = n // BLOCK
+        return cls(1, tiles, steps, tiles)
+
+    @classmethod
+    def alike(cls, n: int, steps: int, processors: int) -> "Runs":
+        """As many for each tile as leave no processor two of them, so sums have as many parts."""
+        tiles = -(-n // (2 * BLOCK))
+        parts = min(processors // tiles, BLOCK_STREAM_PARTS, steps // BLOCK_STREAM_STEPS)
+        return cls(2, tiles, steps, tiles * max(1, parts))
+
+    @classmethod
+    def even(cls, n: int, steps: int, processors: int) -> "Runs":
+        """One for each processor, across the borders of tiles, so that all have as much to do; sums
+        have different parts. Few tiles are cut alike."""
+        alike = cls.alike(n, steps, processors)
+        if 2 * alike.tiles <= processors:
+            return alike
+        return attrs.evolve(alike, count=min(processors, alike.total))
+
+    @property
+    def total(self) -> int:
+        """Steps of all tiles."""
+        return self.tiles * self.steps
+
+    def run(self, p: int) -> range:
+        """Its steps."""
+        return range(p * self.total // self.count, (p + 1) * self.total // self.count)
+
+    def holder(self, step: int) -> int:
+        """The run of a step."""
+        return ((step + 1) * self.count - 1) // self.total
+
+    def parts(self, tile: int) -> int:
+        """Of a tile's sums: one for each run from that of its first step to that of its last."""
+        last = (tile + 1) * self.steps - 1
+        return self.holder(last) - self.holder(tile * self.steps) + 1
+
+    @property
+    def most(self) -> int:
+        """Parts at most."""
+        return max(self.parts(tile) for tile in range(self.tiles))

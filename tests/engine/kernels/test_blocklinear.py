@@ -10,6 +10,7 @@ from tests.engine.kernels.compare import BITS, CUDA, distance, noise
 from tests.engine.kernels.packs import EXACT, FORMS, RAGGED, ROUNDED, limit_of
 
 from flashrt.engine.kernels import blocklinear  # isort: skip
+from flashrt.engine.kernels.plain import multiplied  # isort: skip
 from flashrt.engine.kernels.tiles import FUSED_ROWS  # isort: skip
 
 pytestmark = pytest.mark.gpu
@@ -35,7 +36,7 @@ def test_products_equal_those_of_the_same_dense_weights(name: str, rows: int):
     parts = blocklinear.block_linear_parts(x, matrix)
     limit = 2 * CLOSE if rounded else limit_of(form, rounded=CLOSE)
     assert distance(parts.float().sum(0), right) < limit
-    gated = blocklinear.block_silu_mul(x, matrix)
+    gated = multiplied(blocklinear.block_silu_mul(x, matrix))
     assert distance(gated, ops.silu_mul(right)) < 3 * CLOSE
 
 

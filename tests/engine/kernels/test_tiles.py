@@ -4,7 +4,10 @@ import itertools
 
 import pytest
 
+from flashrt.engine.forms import BLOCK
 from flashrt.engine.kernels.tiles import (
+    BLOCK_STREAM,
+    BLOCK_STREAM_PARTS,
     E4M3,
     E4M3_MEASURED,
     MEASURED,
@@ -12,6 +15,7 @@ from flashrt.engine.kernels.tiles import (
     STREAM,
     STREAM_PARTS,
     TAIL_ROWS,
+    Runs,
     e4m3_block_tile,
     e4m3_tile,
     expert_tile,
@@ -130,3 +134,83 @@ def test_every_number_of_rows_streams_in_the_same_lanes(form: str):
         assert flow.stages >= 2
         # As many warps that multiply as a processor has registers for beside the copying ones.
         assert flow.warps * tile.lanes // flow.lanes <= 12
+
+
+def runs_of(n: int, steps: int, processors: int) -> list[Runs]:
+    """Of a matrix, by each way to cut it."""
+    return [
+        Runs.whole(n, steps),
+        Runs.alike(n, steps, processors),
+        Runs.even(n, steps, processors),
+    ]
+
+
+CUTS = pytest.mark.parametrize(
+    ("n", "steps", "processors"),
+    list(
+        itertools.product(
+            (128, 384, 5120, 17664, 34816), (1, 2, 7, 20, 40, 48, 136), (1, 78, 114, 132)
+        )
+    ),
+)
+
+
+@CUTS
+def test_runs_hold_every_step_once(n: int, steps: int, processors: int):
+    """In order, and none is empty: each leaves its part of a tile."""
+    for runs in runs_of(n, steps, processors):
+        found = [runs.run(p) for p in range(runs.count)]
+
+        assert [step for run in found for step in run] == list(range(runs.total))
+        assert all(found)
+        assert runs.tiles * runs.high * BLOCK >= n
+
+
+@CUTS
+def test_readers_find_the_parts_that_runs_leave(n: int, steps: int, processors: int):
+    """A tile's parts are numbered from the run of its first step on, without a gap."""
+    for runs in runs_of(n, steps, processors):
+        left: dict[int, list[int]] = {}
+        for p in range(runs.count):
+            for tile in sorted({step // steps for step in runs.run(p)}):
+                left.setdefault(tile, []).append(p - runs.holder(tile * steps))
+
+        wanted = {tile: list(range(runs.parts(tile))) for tile in range(runs.tiles)}
+        assert left == wanted
+        assert runs.most == max(map(len, left.values()))
+
+
+@CUTS
+def test_runs_are_no_more_than_their_readers_want(n: int, steps: int, processors: int):
+    """One part where it is stored as it is, as many for each tile where a norm adds them, and few
+    where gates do; even runs differ by no more than a step."""
+    whole, alike, even = runs_of(n, steps, processors)
+
+    assert whole.most == 1
+    assert {alike.parts(tile) for tile in range(alike.tiles)} == {alike.most}
+    assert alike.most <= BLOCK_STREAM_PARTS
+    assert alike.count <= max(processors, alike.tiles)
+    assert even.count <= max(processors, 1)
+    assert even.most <= (3 if 2 * even.tiles > processors else BLOCK_STREAM_PARTS)
+    lengths = {len(even.run(p)) for p in range(even.count)}
+    assert max(lengths) - min(lengths) <= 1
+
+
+@pytest.mark.parametrize("form", sorted(BLOCK_STREAM))
+def test_what_a_block_streams_through_fits_in_shared_memory(form: str):
+    """Weights, both terms of rows, scales and sums of all stages; with two stages at least, one
+    arrives while the other is multiplied."""
+    for high, flows in BLOCK_STREAM[form].items():
+        assert list(flows) == sorted(flows)
+        for columns, flow in flows.items():
+            pieces = 2 if form == "Int4" else 1
+            stage = high * BLOCK * BLOCK + pieces * columns * (2 * BLOCK + 4 * pieces)
+            assert flow.stages >= 2
+            assert flow.stages * (stage + 8) <= 227 * 1024
+
+
+def test_a_block_of_fp8_has_no_more_programs_than_run_at_once():
+    """Of the 27B shape at 128 rows; a fourth part would wait for a processor."""
+    for k in (6144, 17408):
+        assert e4m3_block_tile("Fp8Blocks", 5120, k, 128).parts == 3
+        assert e4m3_block_tile("Int4", 5120, k, 128).parts == 4
