@@ -6,50 +6,57 @@ behind the position, counts as soon as the host asks for just this id there, and
 lengths otherwise.
 """
 
+import numpy as np
 import torch
 from torch import Tensor
 
-from flashrt.engine.protocol import Constraint, SamplingParams
-from flashrt.engine.sampler import Shortlist, takes_likeliest
-from flashrt.engine.speculate import Drafting, NoDrafts
-
-
-def device_chooses(
-    drafting: Drafting, params: SamplingParams, constraint: Constraint | None
-) -> bool:
-    """Whether every step of such a decode is one row, and its id the row's best one, with nothing
-    else to be read of it."""
-    plain = constraint is None and params.logprobs is None
-    return plain and takes_likeliest(params) and isinstance(drafting, NoDrafts)
+from flashrt.engine.linear import ROWS_MAX
+from flashrt.engine.live import LiveState
+from flashrt.engine.sampler import Shortlist
 
 
 class Likeliest:
-    """The best id of one row of scores: on the device at once, on the host when it has come."""
+    """The best ids of rows: on the device at once, on the host when they have come."""
 
     def __init__(self, device: torch.device) -> None:
-        """Pinned memory for one id of a GPU."""
+        """Pinned memory for the ids of a GPU."""
         on_gpu = device.type == "cuda"
-        self._id = torch.zeros(1, dtype=torch.int64, pin_memory=on_gpu)
-        self._score = torch.zeros(1, dtype=torch.float32, pin_memory=on_gpu)
+        self._ids = torch.zeros(ROWS_MAX, dtype=torch.int64, pin_memory=on_gpu)
+        self._scores = torch.zeros(ROWS_MAX, dtype=torch.float32, pin_memory=on_gpu)
         self._sent = torch.cuda.Event() if on_gpu else None
+        self._count = 0
+
+    def of(self, live: LiveState, count: int, limit: int, ahead: bool) -> list[Shortlist | None]:
+        """The best ids below `limit` of the newest rows, None of a broken one; `ahead`: the device
+        goes on with the one row's id before the host has read it."""
+        scores, ids = live.best_of(count, limit)
+        self.send(scores, ids)
+        if ahead:
+            live.run_ahead(ids)
+        found = self.read()
+        if ahead and (newest := found[0]) is not None:
+            live.ahead = int(newest[0][0])
+        return found
 
     @torch.inference_mode()
-    def send(self, scores: Tensor) -> Tensor:
-        """Begin to send the best of `scores` [1, V] float32; -> its id [1] int64 on their device.
+    def send(self, scores: Tensor, ids: Tensor) -> None:
+        """Begin to send the best scores [R <= 64] float32 and their ids [R] int64.
 
-        Of equals the lowest. One at a time: it must be read before the next is sent.
+        One step at a time: its rows must be read before the next are sent.
         """
-        values, ids = scores.max(-1)
-        self._id.copy_(ids, non_blocking=True)
-        self._score.copy_(values, non_blocking=True)
+        self._count = len(ids)
+        self._ids[: self._count].copy_(ids, non_blocking=True)
+        self._scores[: self._count].copy_(scores, non_blocking=True)
         if self._sent:
             self._sent.record()
-        return ids
 
-    def read(self) -> Shortlist | None:
+    def read(self) -> list[Shortlist | None]:
         """What was sent, waiting for nothing that was launched behind it; None of a broken row."""
         if self._sent:
             self._sent.synchronize()
-        if not torch.isfinite(self._score):
-            return None
-        return self._id.numpy().copy(), self._score.double().numpy()
+        ids = self._ids[: self._count].numpy().copy()
+        scores = self._scores[: self._count].double().numpy()
+        return [
+            (ids[row : row + 1], scores[row : row + 1]) if np.isfinite(scores[row]) else None
+            for row in range(self._count)
+        ]

@@ -9,10 +9,10 @@ from types import MappingProxyType
 from typing import Any, TypeVar
 
 import torch
-from torch import Tensor
 
-from flashrt.engine.ahead import Likeliest, device_chooses
+from flashrt.engine.ahead import Likeliest
 from flashrt.engine.checkpoint import load_checkpoint
+from flashrt.engine.choices import Choices, best_is_all
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.drafting.depth import LOOKUP, MTP
 from flashrt.engine.drafting.lookup import PromptLookup
@@ -39,7 +39,7 @@ from flashrt.engine.protocol import (
 )
 from flashrt.engine.sampler import Sampler, Shortlist
 from flashrt.engine.selfcheck import check_rows
-from flashrt.engine.speculate import Draft, Drafting, accept, drafts_for, limits_of
+from flashrt.engine.speculate import Draft, Drafting, NoDrafts, accept, drafts_for, limits_of
 from flashrt.engine.weights import ModelWeights
 from flashrt.errors import CannotServe, EngineFailed, OutOfMemory
 
@@ -321,7 +321,7 @@ class HybridEngine:
         if params.stop_ids.intersection(pending):
             raise EngineMisuse(f"the pending id {pending[0]} is a stop id")
         drafting = self._drafting(params)
-        ahead = device_chooses(drafting, params, constraint)
+        ahead = isinstance(drafting, NoDrafts)
         accepted: tuple[int, ...] = ()
         while len(self._journal) < self._info.max_seq:
             draft = self._drafted(drafting)
@@ -357,37 +357,33 @@ class HybridEngine:
         rows = (*journal[self.position :], *draft.ids)
         if rows:
             self._guard(self._live.process_rows, rows)
-        logits = self._guard(self._live.logits_of, 1 + len(draft.ids))
-        shortlists: list[Shortlist | None] = [None] * len(logits)
-        if ahead and rows and len(journal) + 1 < self._info.max_seq and self._live.may_run_ahead:
-            shortlists = [self._chosen_ahead(logits)]
-        elif allowed is None:
-            shortlists = self._sampler.shortlists(logits, params)
+        ahead = bool(ahead and rows and len(journal) + 1 < self._info.max_seq)
+        choices = self._choices(1 + len(draft.ids), params, allowed is None, ahead)
 
         def choose(row: int) -> int:
-            limit = None if allowed is None else allowed[row]
-            return self._sampler.choose(
-                logits[row], params, journal=journal, allowed=limit, shortlist=shortlists[row]
-            )
+            return choices.of(row, journal, None if allowed is None else allowed[row])
 
         try:
             accept(choose, draft.ids, params.stop_ids, journal)
         finally:
             # The newest id is pending; without any, all but the draft is processed.
             self._live.take_back(max(start, len(journal) - 1))
-        accepted, count = tuple(journal[start:]), params.logprobs
-        if count is None:
-            return accepted, ()
-        told = [self._sampler.logprobs(logits[r], id_, count) for r, id_ in enumerate(accepted)]
-        return accepted, tuple(told)
+        accepted = tuple(journal[start:])
+        return accepted, choices.told(accepted)
 
-    def _chosen_ahead(self, logits: Tensor) -> Shortlist | None:
-        """What the newest row [1, V] chooses, read while the device goes on with the next one."""
-        id_ = self._likeliest.send(logits[:, : self._sampler.sampleable])
-        self._guard(self._live.run_ahead, id_)
-        found = self._likeliest.read()
-        self._live.ahead = None if found is None else int(found[0][0])
-        return found
+    def _choices(self, count: int, params: SamplingParams, free: bool, ahead: bool) -> Choices:
+        """What the newest rows are chosen by. `free`: no constraint has a say; `ahead`: the device
+        may go on with the row behind the one there is, if it can tell which."""
+        shortlists: list[Shortlist | None] = [None] * count
+        if free and best_is_all(params):
+            most, ahead = self._sampler.sampleable, ahead and self._live.may_run_ahead
+            shortlists = self._guard(self._likeliest.of, self._live, count, most, ahead)
+            if None not in shortlists:
+                return Choices(self._sampler, params, None, shortlists)
+        logits = self._guard(self._live.logits_of, count)  # of a broken row to say what is wrong
+        if free and not best_is_all(params):
+            shortlists = self._sampler.shortlists(logits, params)
+        return Choices(self._sampler, params, logits, shortlists)
 
     def _guard(self, step: Callable[..., T], *arguments: Any) -> T:
         """Run a step of the forward pass. One that fails half-way leaves no state to go on from."""

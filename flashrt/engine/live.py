@@ -143,6 +143,11 @@ class LiveState:
         return self.model.logits_of(self.position, count)
 
     @torch.inference_mode()
+    def best_of(self, count: int, limit: int) -> tuple[Tensor, Tensor]:
+        """The best scores and ids [count] behind the same rows; see `Model.best_of`."""
+        return self.model.best_of(self.position, count, limit)
+
+    @torch.inference_mode()
     def draft(self, pending: int, count: int, choose: Choose) -> tuple[int, ...]:
         """At most `count` ids that the MTP layer expects behind the pending one."""
         if self.mtp is None:

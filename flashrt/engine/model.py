@@ -92,10 +92,21 @@ class Model:
 
     def logits_of(self, position: int, count: int) -> Tensor:
         """[count <= 64, V] float32 of the newest rows of `position` tokens."""
+        return self.head(self.newest(position, count))
+
+    def best_of(self, position: int, count: int, limit: int) -> tuple[Tensor, Tensor]:
+        """Of the same rows the best score [count] float32 and its id [count] int64, of ids below
+        `limit`; of equals the lowest. What a row that is not finite has as a score is not either.
+        """
+        values, ids = self.logits_of(position, count)[:, :limit].max(-1)
+        return values, ids
+
+    def newest(self, position: int, count: int) -> Tensor:
+        """[count <= 64, h]: the final hidden rows of the newest of `position` tokens."""
         hidden, start = self.buffers.hidden, (position - count) % RING
         if start + count <= RING:
-            return self.head(hidden[start : start + count])
-        return self.head(hidden[ring_index(start, start + count, self.device)])
+            return hidden[start : start + count]
+        return hidden[ring_index(start, start + count, self.device)]
 
     def head(self, hidden: Tensor) -> Tensor:
         """[M <= 64, h] -> [M, V] float32, row-invariantly."""

@@ -86,6 +86,7 @@ def make_drafted(
     max_seq: int = 640,
     seed: int = 0,
     mtp: bool = True,
+    sampleable: int | None = None,
     draft_tokens_max: int = 8,
 ) -> DraftedEngine:
     """A random model with a random MTP layer, or with none."""
@@ -99,6 +100,7 @@ def make_drafted(
         max_seq=max_seq,
         model_name="random",
         kv_dtype=kv_dtype,
+        sampleable=sampleable,
         draft_tokens_max=draft_tokens_max,
     )
 

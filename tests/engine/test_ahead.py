@@ -8,15 +8,14 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from flashrt.engine.ahead import Likeliest, device_chooses
+from flashrt.engine.ahead import Likeliest
 from flashrt.engine.buffers import CHUNK
 from flashrt.engine.hybrid import HybridEngine
 from flashrt.engine.protocol import Capsule
 from flashrt.engine.sampler import NoFiniteLogits, Sampler
-from flashrt.engine.speculate import NoDrafts
 from flashrt.errors import EngineFailed
 from tests.engine.contract import CHECKS, fill, same_capsule
-from tests.engine.drafted import Scripted, chunks_of, make_drafted
+from tests.engine.drafted import chunks_of, make_drafted
 from tests.engine.models import Shape, ids
 from tests.engine.moving import MOVING
 from tests.engine.sharing import SHARING
@@ -117,7 +116,6 @@ def test_rows_are_begun_only_where_the_device_can_choose(ahead, launched):
     """Not where noise, penalties, a constraint or drafts have a say, nor where the row is to be
     read once more."""
     fill(ahead, ids(20, 5))
-    text = (*ahead.journal, *ids(20, 5, seed=1))
     free = lambda accepted, draft: [None] * (len(draft) + 1)  # noqa: E731
     for params in (
         WAYS["seeded"],
@@ -129,8 +127,6 @@ def test_rows_are_begun_only_where_the_device_can_choose(ahead, launched):
         chunks_of(ahead, 4, params)
     chunks_of(ahead, 4, GREEDY, free)
     assert {who for who, _ in launched} == {"host"}
-    assert not device_chooses(Scripted(text, [(0, 0)]), GREEDY, None)
-    assert device_chooses(NoDrafts(), GREEDY, None)
 
 
 def test_no_row_is_begun_for_an_answer_of_one_id(ahead, launched):
@@ -216,9 +212,9 @@ def test_a_broken_row_is_refused_as_ever_and_counts_nothing(ahead, monkeypatch):
     """The device has gone on behind nonsense; the host has not."""
     fill(ahead, ids(20, 5))
     chunks_of(ahead, 3, GREEDY)
-    at, journal, head = ahead.position, tuple(ahead.journal), ahead._live.model.head
+    at, journal, newest = ahead.position, tuple(ahead.journal), ahead._live.model.newest
     with monkeypatch.context() as broken:
-        broken.setattr(ahead._live.model, "head", lambda hidden: head(hidden) * torch.nan)
+        broken.setattr(ahead._live.model, "newest", lambda *rows: newest(*rows) * torch.nan)
         with pytest.raises(NoFiniteLogits):
             next(ahead.decode(GREEDY))
     assert (ahead.position, tuple(ahead.journal)) == (at + 1, journal)
@@ -259,28 +255,33 @@ def test_the_host_has_an_id_while_the_device_is_at_the_next_row(monkeypatch):
     assert not done.query()
 
 
-@given(st.lists(st.integers(-3, 3), min_size=1, max_size=40), st.integers(1, 40))
-def test_the_id_that_is_sent_is_the_samplers(scores, sampleable):
-    """Its own choice of the row; of equals the lowest."""
-    row = torch.tensor([scores], dtype=torch.float32)
-    sampler = Sampler(len(scores), min(sampleable, len(scores)))
-    likeliest = Likeliest(row.device)
+@given(
+    st.lists(st.lists(st.integers(-3, 3), min_size=9, max_size=9), min_size=1, max_size=64),
+    st.integers(1, 9),
+)
+def test_the_ids_that_are_sent_are_the_samplers(scores, sampleable):
+    """Its own choice of each row; of equals the lowest."""
+    rows = torch.tensor(scores, dtype=torch.float32)
+    sampler, likeliest = Sampler(9, sampleable), Likeliest(rows.device)
 
-    on_device = likeliest.send(row[:, : sampler.sampleable])
-    on_host = likeliest.read()
+    likeliest.send(*rows[:, :sampleable].max(-1))
+    found = likeliest.read()
 
-    chosen = sampler.choose(row[0], GREEDY, journal=(), allowed=None)
-    assert on_host is not None
-    assert on_device.tolist() == on_host[0].tolist() == [chosen]
-    assert sampler.choose(row[0], GREEDY, journal=(), allowed=None, shortlist=on_host) == chosen
+    for row, shortlist in zip(rows, found, strict=True):
+        assert shortlist is not None
+        assert shortlist[0].tolist() == [sampler.choose(row, GREEDY, journal=(), allowed=None)]
+        assert shortlist[1] == row[shortlist[0][0]]
 
 
 @pytest.mark.parametrize("bad", [torch.nan, torch.inf])
 def test_a_broken_row_sends_no_id(bad):
-    """So the sampler looks itself, and says what is wrong."""
+    """So the sampler looks itself, and says what is wrong; the others have theirs."""
     likeliest = Likeliest(torch.device("cpu"))
-    likeliest.send(torch.tensor([[0.0, bad, 1.0]]))
-    assert likeliest.read() is None
+    likeliest.send(*torch.tensor([[0.0, bad, 1.0], [0.0, 2.0, 1.0]]).max(-1))
+    broken, sound = likeliest.read()
+    assert broken is None
+    assert sound is not None
+    assert sound[0].tolist() == [1]
 
 
 # -- any interleaving ------------------------------------------------------------------------------

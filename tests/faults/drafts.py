@@ -94,12 +94,10 @@ FAULTS = (
     Fault(
         "penalties that ignore drafts",
         "flashrt/engine/hybrid.py",
-        "            return self._sampler.choose(\n"
-        "                logits[row], params, journal=journal,",
+        "            return choices.of(row, journal,",
         "            told = journal[:start]\n"
         "            told += journal[start - 1 : start] * (len(journal) - start)\n"
-        "            return self._sampler.choose(\n"
-        "                logits[row], params, journal=told,",
+        "            return choices.of(row, told,",
         DRAFTS,
         "with penalties, drafts would change the text (G4b)",
     ),

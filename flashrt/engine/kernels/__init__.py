@@ -19,6 +19,7 @@ from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import ModelConfig
 from flashrt.engine.matrix import sole_part
 from flashrt.engine.model import Model
+from flashrt.engine.narrow import COLUMNS_MAX, narrow_bytes
 from flashrt.engine.weights import ModelWeights, MoeWeights
 
 if TYPE_CHECKING:
@@ -77,12 +78,25 @@ def reads(weights: ModelWeights) -> bool:
 
 
 def head_copy_bytes(config: ModelConfig, weights: ModelWeights, device: torch.device) -> int:
-    """What the head of drafts takes on `device`, here or elsewhere; see `drafthead`. Of `weights`
-    only their forms count."""
+    """What the head's copy in 8 bits takes on `device`, here or elsewhere. Of `weights` only their
+    forms count."""
     runs = device.type == "cuda" and knows(config) and reads(weights)
-    if not (runs and config.mtp_layers and isinstance(weights.lm_head, torch.Tensor)):
-        return 0
-    return config.vocab_size * (config.hidden_size + torch.float32.itemsize)
+    return narrow_bytes(*weights.lm_head.shape) if runs and copies_head(weights) else 0
+
+
+def copies_head(weights: ModelWeights) -> bool:
+    """Whether a model that runs by kernels has its head in 8 bits beside it: a plain one, which
+    ids are found by (`besthead`) if it is bfloat16, and drafts chosen by if there is an MTP layer.
+    """
+    head = weights.lm_head
+    if not isinstance(head, torch.Tensor) or head.shape[1] > COLUMNS_MAX:
+        return False
+    return finds_best(weights) or weights.mtp is not None
+
+
+def finds_best(weights: ModelWeights) -> bool:
+    """Whether the head's copy, if there is one, also finds the best ids."""
+    return weights.lm_head.dtype == torch.bfloat16
 
 
 def graphs_captured() -> int:

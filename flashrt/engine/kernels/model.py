@@ -10,10 +10,12 @@ from torch import Tensor
 
 from flashrt.engine.buffers import CHUNK, Buffers
 from flashrt.engine.config import ModelConfig
-from flashrt.engine.kernels import block, delta
+from flashrt.engine.kernels import block, copies_head, delta, finds_best
+from flashrt.engine.kernels.besthead import BestHead
 from flashrt.engine.kernels.block import BlockStep
 from flashrt.engine.kernels.graphs import Graph, capturing
 from flashrt.engine.kernels.linear import head_linear, rows_linear
+from flashrt.engine.kernels.narrowhead import NarrowHead, WholeHead
 from flashrt.engine.kernels.step import RowsStep
 from flashrt.engine.model import Model
 from flashrt.engine.weights import ModelWeights
@@ -46,6 +48,7 @@ class KernelModel(Model):
         super().__init__(config, weights, buffers)
         self.bounds = tuple(_bounds(buffers.kv.shape[3]))
         self.by_blocks = weights.embed.dtype == torch.bfloat16
+        self.drafting_head, self._best_head = _heads(weights)
         self._rows_step, self._block_step = RowsStep.of(self), BlockStep.of(self)
         with capturing() as pool:
             self._row_graphs = self._captured(self._rows_step.pieces, ROWS, pool)
@@ -78,6 +81,12 @@ class KernelModel(Model):
             hidden.append(self._block(part, start))
         return torch.cat(hidden)
 
+    def best_of(self, position: int, count: int, limit: int) -> tuple[Tensor, Tensor]:
+        """The same scores and ids, where the head has a copy with most of it unread."""
+        if self._best_head is None:
+            return super().best_of(position, count, limit)
+        return self._best_head.best(self.newest(position, count), limit)
+
     def _block(self, ids: Sequence[int], position: int) -> Tensor:
         bound, count = self._bound(position + len(ids)), len(ids)
         self._block_step.place(ids, position)
@@ -105,12 +114,24 @@ class KernelModel(Model):
 
     def _compile(self) -> None:
         """What is not in a graph: nothing compiles while a request waits."""
-        self.head(self.buffers.hidden[:1])
+        for size in ROWS:
+            self.head(self.buffers.hidden[:size])
+            self.best_of(size, size, self.config.vocab_size)
         self.folded(0)
         if self._block_graphs:
             self._block_step.place([0] * (BLOCKS[-1] + 1), 0)
             for bound in self.bounds:
                 self._block_step.run(BLOCKS[-1] + 1, bound)
+
+
+def _heads(weights: ModelWeights) -> tuple[NarrowHead | WholeHead, BestHead | None]:
+    """What drafts are chosen by, and what finds the best ids if that is not all scores."""
+    head = weights.lm_head
+    if not copies_head(weights):
+        return WholeHead(head), None
+    assert isinstance(head, Tensor)
+    narrow = NarrowHead.of(head)
+    return narrow, BestHead.of(head, narrow) if finds_best(weights) else None
 
 
 def _tensors(buffers: Buffers) -> Iterator[Tensor]:

@@ -14,11 +14,11 @@ from torch import Tensor
 from flashrt.engine.buffers import RING
 from flashrt.engine.kernels.attention import attend_rows, prepare
 from flashrt.engine.kernels.blocklinear import block_linear
-from flashrt.engine.kernels.drafthead import DraftHead, PackedHead, draft_head
 from flashrt.engine.kernels.ffn import ffn_takes_terms, rows_ffn
 from flashrt.engine.kernels.graphs import Graph, capturing, in_one
 from flashrt.engine.kernels.linear import rows_linear, rows_linear_parts
 from flashrt.engine.kernels.model import BLOCKS, KernelModel
+from flashrt.engine.kernels.narrowhead import NarrowHead, WholeHead
 from flashrt.engine.kernels.norm import HalfNorm, add_half_norm, add_norm
 from flashrt.engine.kernels.words import Words
 from flashrt.engine.linear import GROUP
@@ -39,7 +39,7 @@ class MtpStep:
 
     layer: MtpLayer
     words: Words
-    head: DraftHead | PackedHead
+    head: NarrowHead | WholeHead
     row: Tensor
     """[1, h]: the hidden row of the next draft."""
     drafted: Tensor
@@ -49,10 +49,11 @@ class MtpStep:
     def of(cls, layer: MtpLayer) -> "MtpStep":
         """At slot 0."""
         model = layer.model
+        assert isinstance(model, KernelModel)
         row = torch.zeros_like(model.buffers.hidden[:1])
         drafted = torch.zeros(DRAFTS_MAX, dtype=torch.int32, device=model.device)
         words = Words(7 + GROUP, model.device)
-        return cls(layer, words, draft_head(model.weights.lm_head), row, drafted)
+        return cls(layer, words, model.drafting_head, row, drafted)
 
     def place(self, ids: Sequence[int], slot: int, pending: int = 0, draft_slot: int = 0) -> None:
         """Say which slots the next filling fills, and where drafting begins then."""

@@ -104,27 +104,25 @@ def places(tile, N, GATED: tl.constexpr, TILE: tl.constexpr):
 
 
 @triton.jit
-def plain_tile(
-    X, W, Y, SQUARES, tile, part, rows, N, K, STRIDE, eps, BLOCKS: tl.constexpr,
-    PADDED: tl.constexpr, PARTS: tl.constexpr, GATED: tl.constexpr, COLUMNS: tl.constexpr,
-    GROUPS: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
-    EVEN: tl.constexpr, PRECISION: tl.constexpr,
+def plain_sums(
+    X, weights, live, rows, K, first, last, COLUMNS: tl.constexpr, GROUPS: tl.constexpr,
+    TILE: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr, EVEN: tl.constexpr,
+    SOME: tl.constexpr, PRECISION: tl.constexpr,
 ):  # fmt: skip
-    """Y[part, m, n] = sum over one slice of K of X[m, k] W[n, k]; N counts Y's columns."""
-    out, n = places(tile, N, GATED, TILE)
+    """Sums [TILE, COLUMNS] of each group over the steps [first, last) of K. `weights`: where each
+    row of weights begins [TILE, DEPTH]; with SOME, those that are not `live` are zeros."""
     m = tl.arange(0, COLUMNS)
     k = tl.arange(0, DEPTH)
-    weights = W + n[:, None].to(tl.int64) * K + k[None, :]
-    steps = tl.cdiv(K, DEPTH)
-
     none = tl.zeros([TILE, COLUMNS], tl.float32)
     sum0, sum1, sum2, sum3 = none, none, none, none
-    for step in tl.range(part * steps // PARTS, (part + 1) * steps // PARTS, num_stages=STAGES):
+    for step in tl.range(first, last, num_stages=STAGES):
         at = step * DEPTH
-        if EVEN:
+        if EVEN and SOME:
+            w = tl.load(weights + at, mask=live[:, None], other=0.0)
+        elif EVEN:
             w = tl.load(weights + at, eviction_policy="evict_first")
         else:
-            w = tl.load(weights + at, mask=(k + at)[None, :] < K, other=0.0)
+            w = tl.load(weights + at, mask=live[:, None] & ((k + at)[None, :] < K), other=0.0)
         x = columns(X, m, k + at, rows, K, EVEN)
         sum0 = tl.dot(w, x, sum0, input_precision=PRECISION)
         if GROUPS > 1:
@@ -135,10 +133,27 @@ def plain_tile(
             sum2 = tl.dot(w, x, sum2, input_precision=PRECISION)
             x = columns(X, m + 3 * COLUMNS, k + at, rows, K, EVEN)
             sum3 = tl.dot(w, x, sum3, input_precision=PRECISION)
+    return sum0, sum1, sum2, sum3
 
+
+@triton.jit
+def plain_tile(
+    X, W, Y, SQUARES, tile, part, rows, N, K, STRIDE, eps, BLOCKS: tl.constexpr,
+    PADDED: tl.constexpr, PARTS: tl.constexpr, GATED: tl.constexpr, COLUMNS: tl.constexpr,
+    GROUPS: tl.constexpr, TILE: tl.constexpr, DEPTH: tl.constexpr, STAGES: tl.constexpr,
+    EVEN: tl.constexpr, PRECISION: tl.constexpr,
+):  # fmt: skip
+    """Y[part, m, n] = sum over one slice of K of X[m, k] W[n, k]; N counts Y's columns."""
+    out, n = places(tile, N, GATED, TILE)
+    weights = W + n[:, None].to(tl.int64) * K + tl.arange(0, DEPTH)[None, :]
+    steps = tl.cdiv(K, DEPTH)
+    sum0, sum1, sum2, sum3 = plain_sums(
+        X, weights, n >= 0, rows, K, part * steps // PARTS, (part + 1) * steps // PARTS,
+        COLUMNS, GROUPS, TILE, DEPTH, STAGES, EVEN, False, PRECISION,
+    )  # fmt: skip
     let_follow()
-    finish_groups(Y, sum0, sum1, sum2, sum3, SQUARES, out, m, part, rows, N, K, STRIDE, eps,
-                  BLOCKS, PADDED, GATED, TILE, COLUMNS, GROUPS)  # fmt: skip
+    finish_groups(Y, sum0, sum1, sum2, sum3, SQUARES, out, tl.arange(0, COLUMNS), part, rows, N, K,
+                  STRIDE, eps, BLOCKS, PADDED, GATED, TILE, COLUMNS, GROUPS)  # fmt: skip
 
 
 @triton.jit(do_not_specialize=["rows"])

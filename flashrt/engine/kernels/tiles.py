@@ -65,6 +65,19 @@ def tile_for(n: int, k: int, element_size: int = 2) -> Tile:
     return Tile(rows, depth, 4, 3, parts)
 
 
+NARROW: Mapping[int, Tile] = {
+    16: Tile(128, 128, 4, 4),
+    32: Tile(128, 128, 4, 4),
+    64: Tile(128, 128, 8, 4),
+}
+"""Of a head in 8 bits, by the columns that meet it: the first that has room for the rows. With
+fewer than 16, Triton 3.6 takes the older instruction. Not measured yet."""
+
+BEST_STAGES = 6
+"""Of the few programs that multiply rows of the head here and there: what each waits for is not
+hidden by others. Stages fix no bits."""
+
+
 EXPERTS: Mapping[bool, Mapping[bool, Tile]] = {
     # Of few rows: as many programs as one row's experts have tiles must fill the device.
     False: {True: Tile(32, 256, 4, 4), False: Tile(64, 128, 4, 3)},

@@ -10,9 +10,19 @@ import torch
 from flashrt.engine.buffers import Buffers
 from flashrt.engine.config import ModelConfig, MoeConfig
 from flashrt.engine.forms import FP8_BLOCKS, INT4, FormSpec
-from flashrt.engine.kernels import fingerprint, head_copy_bytes, knows, model_for, reads, usable
+from flashrt.engine.kernels import (
+    copies_head,
+    finds_best,
+    fingerprint,
+    head_copy_bytes,
+    knows,
+    model_for,
+    reads,
+    usable,
+)
 from flashrt.engine.matrix import Packed
 from flashrt.engine.model import Model
+from flashrt.engine.narrow import COLUMNS_MAX
 from flashrt.engine.tensor_plan import HEAD, Layout, allocate_all
 from flashrt.engine.weights import ModelWeights
 from tests.engine.models import PLAIN, config_of, reference, weights_of
@@ -118,11 +128,11 @@ def test_kernels_read_whatever_a_dense_model_is_packed_in():
     assert reads(meant(CONFIG, {"up_proj": FP8, "in_proj_qkv": SHORT, "q_proj": FP8}))
 
 
-def test_a_head_of_drafts_is_copied_where_kernels_draft_by_a_plain_one():
-    """A byte a weight and a scale a row; a packed head needs no copy, and no copy is needed where
-    nothing drafts or torch does."""
+def test_a_plain_head_is_copied_where_kernels_run():
+    """A byte a weight, and a scale and two bounds a row; a packed head has no copy, nor one that
+    torch computes."""
     cuda, with_mtp = torch.device("cuda"), attrs.evolve(CONFIG, mtp_layers=1)
-    copied = CONFIG.vocab_size * (64 + 4)
+    copied = CONFIG.vocab_size * (64 + 12)
     plain, packed = meant(with_mtp), {"up_proj": FP8}
 
     assert head_copy_bytes(with_mtp, plain, cuda) == copied
@@ -130,5 +140,29 @@ def test_a_head_of_drafts_is_copied_where_kernels_draft_by_a_plain_one():
     assert head_copy_bytes(with_mtp, meant(with_mtp, packed | {HEAD: FP8}), cuda) == 0
     assert head_copy_bytes(MIXED, meant(MIXED, {"experts": FP8}), cuda) == copied
     assert head_copy_bytes(MIXED, meant(MIXED, packed), cuda) == 0
-    assert head_copy_bytes(CONFIG, meant(CONFIG), cuda) == 0
+    assert head_copy_bytes(CONFIG, meant(CONFIG), cuda) == copied
     assert head_copy_bytes(with_mtp, plain, CPU) == 0
+
+
+def test_a_float32_head_is_copied_for_drafts_alone():
+    """Its products are not the matrix unit's, so the best ids are found by all scores."""
+    for mtp_layers in (0, 1):
+        layout = Layout(mtp_layers > 0)
+        config = attrs.evolve(CONFIG, mtp_layers=mtp_layers)
+        weights = allocate_all(config, "meta", torch.float32, layout).weights
+
+        assert copies_head(weights) is bool(mtp_layers)
+        assert not finds_best(weights)
+
+
+def test_no_head_is_copied_whose_products_may_not_fit_in_32_bits():
+    """A sum of so many products of two numbers of 8 bits."""
+    weights = meant(CONFIG)
+    wide, wider = (
+        attrs.evolve(weights, lm_head=torch.empty(4, k, dtype=torch.bfloat16, device="meta"))
+        for k in (COLUMNS_MAX, COLUMNS_MAX + 1)
+    )
+
+    assert COLUMNS_MAX * 127 * 127 < 2**31 <= (COLUMNS_MAX + 1) * 127 * 127
+    assert copies_head(wide)
+    assert not copies_head(wider)
