@@ -1,6 +1,7 @@
 """What crosses between a handler and the engine thread: the items, their cancel token and sink."""
 
 import math
+import threading
 from collections.abc import AsyncIterator
 
 import attrs
@@ -101,6 +102,7 @@ class ResultSink:
         self._send, self._receive = trio.open_memory_channel[SinkItem](max_outputs)
         self.machine = Machine(SINK)
         self.waiting_bytes = 0
+        self._left = threading.Event()
 
     def put(self, output: Output) -> None:
         """Add a piece; a client that is gone gets nothing."""
@@ -126,6 +128,12 @@ class ResultSink:
         """The client is gone (or has read the end)."""
         self.machine.fire(SinkEvent.LEAVE)
         self._receive.close()
+        self._left.set()
+
+    def wait_until_left(self, timeout_s: float) -> bool:
+        """Let the loop have the interpreter until `leave`, and no longer than this; whether there
+        was one. For the engine thread."""
+        return self._left.wait(timeout_s)
 
     async def receive(self) -> SinkItem:
         """The next piece; after the terminal event `trio.EndOfChannel`. Cancel-safe."""

@@ -22,8 +22,9 @@ class Outbox(Generic[T]):
         self._token = token
         self._deliver = deliver
         self._batch: T | None = None
-        self._left = threading.Semaphore(0)
-        self._free = threading.Semaphore(1)
+        # Plain locks, which one thread takes and another gives back: a step's end waits for this.
+        self._left, self._free = threading.Lock(), threading.Lock()
+        self._left.acquire()
         self._thread = threading.Thread(target=self._carry, name="flashrt-outbox", daemon=True)
         self._thread.start()
 

@@ -47,6 +47,10 @@ TIDY_EVERY_S = 10.0
 TEND_EVERY_S = 0.05
 """An idle engine looks so often after copies and files that are under way."""
 
+GIVES_WAY_S = 0.005
+"""The engine thread does no more for the next turns until the client has its end; so long at most.
+Two threads that want the interpreter's lock hold each other up, and a client may not read."""
+
 STOPPING_S = 5.0
 """What parking may take beyond its time: a step that is under way, a file that is being written."""
 
@@ -364,7 +368,11 @@ class EngineWorker:
                 if events:
                     captures, seen = engine.graph_capture_count - seen, engine.graph_capture_count
                     self._outbox.post(self._batch(item, events, captures))
+                    if isinstance(events[-1], Ended):
+                        item.sink.wait_until_left(GIVES_WAY_S)
                 trio.from_thread.check_cancelled()
+            if not events:  # what was done behind the last event shows in what is held
+                self._outbox.post(self._batch(item, (), 0))
 
     def _run(self, item: Item) -> Batches:
         match item:

@@ -1,14 +1,14 @@
 """What the server is doing at this moment: for /health, its page and `flashrt top`."""
 
 from collections import deque
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import attrs
 
 from flashrt.fsm.lifecycle import Life
 from flashrt.metrics.record import RequestRecord
 from flashrt.policy.auto_prefix import AutoPrefixPolicy
-from flashrt.policy.turn import Answered, Planned, Prefilled, Progressed, TurnEvent
+from flashrt.policy.turn import Answered, Ended, Planned, Prefilled, Progressed, TurnEvent
 
 RATE_WINDOW_S = 5.0
 """A speed "now" is that of the steps which ended so many seconds ago at most."""
@@ -76,21 +76,26 @@ def _hot_of(policy: AutoPrefixPolicy) -> Hot | None:
 class Holdings:
     """Reports of what the engine thread holds, behind each step. Engine thread only.
 
-    Where an answer has grown and nothing else has happened, the live state alone is told anew:
-    every token waits for this.
+    Where an answer has grown or come to its end, and nothing else has happened, the live state
+    alone is told anew: every token waits for this. What the end of a turn changes, it changes
+    behind its end, and is told there.
     """
 
     def __init__(self, policy: AutoPrefixPolicy) -> None:
         self._policy = policy
         self._capsules, self._held = policy.store.report(), Held.by(policy)
 
-    def behind(self, events: Iterable[TurnEvent]) -> tuple[Mapping[str, object], Held]:
+    def behind(self, events: Collection[TurnEvent]) -> tuple[Mapping[str, object], Held]:
         """What the store holds, and what is held in all; `events`: those of the step."""
-        if all(isinstance(event, Answered) for event in events):
+        if events and all(map(_only_answers, events)):
             live = _hot_of(self._policy)
             return self._capsules, Held(live, self._held.kinds, self._held.cache_bytes)
         self._capsules, self._held = self._policy.store.report(), Held.by(self._policy)
         return self._capsules, self._held
+
+
+def _only_answers(event: TurnEvent) -> bool:
+    return isinstance(event, Answered) or (isinstance(event, Ended) and event.ending is not None)
 
 
 class Activity:

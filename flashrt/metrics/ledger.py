@@ -114,9 +114,8 @@ class Ledger:
         self._count(record)
         self._measure(record)
         self.recent.append(Recent.of(record))
-        fields = {**record.report(), "operation": record.operation, "error": record.error}
-        line = " ".join(f"{n}={_logged(value)}" for n, value in fields.items() if value is not None)
-        log.info("request_done %s", line)
+        if log.isEnabledFor(logging.INFO):  # the client waits for its end while the line is made
+            log.info("request_done %s", _line(record))
         if self.request_log is not None:
             self.request_log.write(record)
 
@@ -157,6 +156,12 @@ class Ledger:
                 histogram.observe(ms / 1000)
         if record.decode_tok_per_s is not None:
             self.speeds.observe(record.decode_tok_per_s)
+
+
+def _line(record: RequestRecord) -> str:
+    """What is known of it, by name."""
+    fields = {**record.report(), "operation": record.operation, "error": record.error}
+    return " ".join(f"{n}={_logged(value)}" for n, value in fields.items() if value is not None)
 
 
 def _logged(value: object) -> str:

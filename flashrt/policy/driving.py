@@ -2,17 +2,18 @@
 
 from collections.abc import Callable, Generator
 
-from flashrt.policy.steps import Step, StepResult
-from flashrt.policy.turn import Steps, TurnEvent
+from flashrt.policy.steps import Step, StepResult, Tell
+from flashrt.policy.turn import TurnEvent, Work
 
 Perform = Callable[[Step], StepResult]
 Batches = Generator[tuple[TurnEvent, ...], None, None]
 
 
-def driven(steps: Steps, events: list[TurnEvent], perform: Perform) -> Batches:
+def driven(steps: Work, events: list[TurnEvent], perform: Perform) -> Batches:
     """Perform every step; behind each, and at the end, the `events` that have come up since.
 
-    Closing this iterator early closes the steps where they stand.
+    A `Tell` hands them out earlier, and nobody performs it. Closing this iterator early closes the
+    steps where they stand.
     """
     try:
         step = next(steps, None)
@@ -25,11 +26,11 @@ def driven(steps: Steps, events: list[TurnEvent], perform: Perform) -> Batches:
         events.clear()
 
 
-def _advance(steps: Steps, step: Step, perform: Perform) -> Step | None:
+def _advance(steps: Work, step: Step | Tell, perform: Perform) -> Step | Tell | None:
     """Perform one step and hand its result, or its exception, to the core."""
     try:
         try:
-            result = perform(step)
+            result = None if isinstance(step, Tell) else perform(step)
         except Exception as error:
             return steps.throw(error)
         return steps.send(result)

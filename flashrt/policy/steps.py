@@ -98,6 +98,11 @@ class Restore:
     tier: Tier = Tier.DEVICE
 
 
+@attrs.frozen
+class Tell:
+    """Nothing for the engine: what has come up is handed out before the work that follows."""
+
+
 Moving = Refill | Fetch | Lift
 Step = Reset | Prefill | Decode | Advance | DropPending | Rollback | Weigh | Save | Restore | Moving
 StepResult = (

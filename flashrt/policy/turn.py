@@ -14,7 +14,7 @@ from flashrt.errors import FlashRTError
 from flashrt.fsm.lifecycle import LifeEvent
 from flashrt.policy.lineage import Lineage
 from flashrt.policy.prefix import PrefixPlan
-from flashrt.policy.steps import Step, StepResult
+from flashrt.policy.steps import Step, StepResult, Tell
 
 
 class Cancellable(Protocol):
@@ -139,3 +139,5 @@ class Told:
 
 TurnEvent = Planned | Progressed | Prefilled | Pinned | Saved | Answered | Ended | Told
 Steps = Generator[Step, StepResult, None]
+Work = Generator[Step | Tell, StepResult, None]
+"""Whole pieces of work, as they are driven."""

@@ -39,6 +39,7 @@ from flashrt.policy.steps import (
     Rollback,
     Step,
     StepResult,
+    Tell,
 )
 from flashrt.policy.turn import (
     Answered,
@@ -47,9 +48,11 @@ from flashrt.policy.turn import (
     Planned,
     Prefilled,
     Progressed,
+    Saved,
     Steps,
     Turn,
     TurnEvent,
+    Work,
 )
 
 
@@ -66,6 +69,8 @@ class _Run:
     session: Session
     journal: Journal
     pin: Pin
+    answer_start: int = 0
+    """The length of the journal before the answer's first id."""
 
     @property
     def asked(self) -> int:
@@ -111,7 +116,7 @@ class TurnLoop:
         """
         return driven(self.turn(turn), self._events, perform)
 
-    def turn(self, turn: Turn) -> Steps:
+    def turn(self, turn: Turn) -> Work:
         """The steps of one turn. Causes exactly one `Ended` event unless it is closed early."""
         clean, run = False, None
         ended = Ended(LifeEvent.CANCEL)
@@ -126,8 +131,8 @@ class TurnLoop:
                 self.policy.sessions.weigh(run.session)
                 run = yield from self._attach(turn)
                 yield from self._prefill(run)
-            ending, clean = yield from self._decode(run)
-            ended = Ended(LifeEvent.FINISH, ending=ending)
+            ending = yield from self._decode(run)
+            ended, clean = Ended(LifeEvent.FINISH, ending=ending), self.is_hot
         except _Cancelled:
             yield from self._save_stopped(run)
         except OutOfMemory as error:
@@ -141,9 +146,18 @@ class TurnLoop:
             if not clean:
                 self.invalidate()
             self._events.append(ended)
-        if run is None:
-            return
-        if clean:
+        if run is not None:
+            yield from self._kept(run, ended.ending)
+
+    def _kept(self, run: _Run, ending: Ending | None) -> Work:
+        """What later turns have of this one. Its client waits for its end, and nobody yet for this,
+        so the end is told first."""
+        try:
+            yield Tell()
+        finally:
+            if ending is not None:
+                self._noted(run, ending)
+        if ending is not None and self.is_hot:
             yield from self._saver.save(run.spot(Kind.COMMITTED))
         self.policy.sessions.weigh(run.session)
 
@@ -246,8 +260,9 @@ class TurnLoop:
         self._commit(run, lookahead=0)
         yield from self._save_prompt(run)
 
-    def _decode(self, run: _Run) -> Generator[Step, StepResult, tuple[Ending, bool]]:
+    def _decode(self, run: _Run) -> Generator[Step, StepResult, Ending]:
         turn, start = run.turn, len(run.journal.ids)
+        run.answer_start = start
         deadline = self._clock() + (turn.max_decode_ms or math.inf) / 1000
         params = attrs.evolve(turn.sampling, output_start=start)
         step: Step = Decode(params, turn.constraint)
@@ -255,26 +270,24 @@ class TurnLoop:
             self._check(run)
             chunk = yield step
             if chunk is None:
-                ending = self._window_end(turn)
-                return ending, self._finish(run, start, ending)
+                return self._window_end(turn)
             assert isinstance(chunk, DecodeChunk), f"decode gave {chunk!r}"
             self.boundary.fire(BoundaryEvent.BURST)
             run.journal.sample(chunk.tokens)
             fed = turn.answer.feed(chunk.tokens)
             if fed.ending is not None:
-                yield from self._cut(run, start, chunk, fed)
-                return fed.ending, self._finish(run, start, fed.ending)
+                yield from self._cut(run, chunk, fed)
+                return fed.ending
             self._answered(fed, chunk, len(chunk.tokens))
             self._commit(run, lookahead=1)
             if self._clock() >= deadline:
-                ending = self._window_end(turn)
-                return ending, self._finish(run, start, ending)
+                return self._window_end(turn)
             step = Advance()
 
-    def _cut(self, run: _Run, start: int, chunk: DecodeChunk, fed: Fed) -> Steps:
+    def _cut(self, run: _Run, chunk: DecodeChunk, fed: Fed) -> Steps:
         """Bring the journal to what the ending lets stand, if that is within reach."""
         assert fed.ending is not None
-        sampled = len(run.journal.ids) - start
+        sampled = len(run.journal.ids) - run.answer_start
         self._answered(fed, chunk, len(chunk.tokens) - sampled + fed.ending.sampled_tokens)
         dropped = sampled - fed.ending.kept_tokens
         if dropped > ROLLBACK_MAX:
@@ -290,15 +303,19 @@ class TurnLoop:
         self._events.append(Answered(fed.deltas))
         return fed.ending
 
-    def _finish(self, run: _Run, start: int, ending: Ending) -> bool:
-        """The answer is whole; whether the live state may be attached to."""
+    def _noted(self, run: _Run, ending: Ending) -> None:
+        """The answer is whole: later turns know it, and stand behind it if its state is here."""
         shown = ending.kept_tokens if ending.shown_tokens is None else ending.shown_tokens
-        ids = run.journal.ids[: start + shown]
-        ids.extend(ending.tail)
-        if self.is_hot:
-            run.session.commit(run.journal, run.messages)
-        self.policy.finish(run.session, run.plan, run.turn.answer.visible, ids)
-        return self.is_hot
+        try:
+            ids = run.journal.ids[: run.answer_start + shown]
+            ids.extend(ending.tail)
+            if self.is_hot:
+                run.session.commit(run.journal, run.messages)
+            self.policy.finish(run.session, run.plan, run.turn.answer.visible, ids)
+        except Exception as error:
+            # The client has its end already, and a turn that goes on from here computes more.
+            self.invalidate()
+            self._events.append(Saved(error=f"{type(error).__name__}: {error}"))
 
     # -- capsules ----------------------------------------------------------------------------------
 

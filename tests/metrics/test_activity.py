@@ -92,7 +92,7 @@ def test_a_waiting_request_has_an_age_and_a_length():
 @pytest.mark.parametrize("budget", [0, 3000, 10**9])
 def test_holdings_are_told_as_they_are_behind_every_step(budget: int):
     """Turns that go on, fork, come back and are pinned, with room for some states, none or all:
-    no step hides what has changed, those of an answer among them."""
+    no step hides what has changed, those of an answer among them, nor does the end of a turn."""
     server = Server(budget)
     holdings, answered = Holdings(server.policy), 0
     start = opening(*range(40))
@@ -110,4 +110,6 @@ def test_holdings_are_told_as_they_are_behind_every_step(budget: int):
                 told = holdings.behind(events)
                 assert told == (server.policy.store.report(), Held.by(server.policy))
                 answered += any(isinstance(event, Answered) for event in events)
+        # What was done behind the last event is told without one.
+        assert holdings.behind(()) == (server.policy.store.report(), Held.by(server.policy))
     assert answered >= 30

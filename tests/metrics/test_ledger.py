@@ -59,6 +59,18 @@ def line_of(record):
     return line.getMessage()
 
 
+def test_a_line_that_nobody_reads_is_not_made(monkeypatch):
+    """Its request's client waits meanwhile; the record is counted as ever."""
+    made, ledger = [], Ledger()
+    monkeypatch.setattr(logging.getLogger("flashrt"), "level", logging.WARNING)
+    monkeypatch.setattr(RequestRecord, "report", lambda record: made.append(record) or {})
+    logging.getLogger("flashrt").manager._clear_cache()
+    ledger.close(finished())
+    logging.getLogger("flashrt").manager._clear_cache()
+    assert made == []
+    assert ledger.by_state["DONE"] == 1
+
+
 def logged(**wish):
     """The values of a record's log line, by name."""
     return dict(word.split("=", 1) for word in line_of(finished(**wish)).split(" ")[1:])

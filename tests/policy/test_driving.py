@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from flashrt.policy.driving import driven
-from flashrt.policy.steps import Reset, Weigh
+from flashrt.policy.steps import Reset, Tell, Weigh
 from flashrt.policy.turn import Progressed
 
 plans = st.lists(st.tuples(st.integers(0, 3), st.booleans()), max_size=6)
@@ -38,6 +38,23 @@ def test_each_step_gets_its_result_or_its_error_and_each_event_comes_once(plan):
     ]
     assert seen == [f"broken {n}" if fails else 10 * n for n, (_, fails) in enumerate(plan)]
     assert events == []
+
+
+def test_what_is_to_be_told_is_handed_out_before_the_work_behind_it():
+    """Nobody performs the telling, and nothing comes of it."""
+    events, seen = [], []
+
+    def steps():
+        events.append(Progressed(1))
+        seen.append((yield Tell()))
+        events.append(Progressed(2))
+        seen.append((yield Reset()))
+
+    performed = []
+    run = driven(steps(), events, lambda step: performed.append(step) or 7)
+    assert (next(run), seen, performed) == ((Progressed(1),), [], [])
+    assert list(run) == [(Progressed(2),), ()]
+    assert (seen, performed) == ([None, 7], [Reset()])
 
 
 def test_an_early_close_closes_the_steps_and_drops_their_events():
