@@ -40,6 +40,9 @@ class Bounds:
     """What is quantized; None: nothing, and the MTP layer is there if the config has one."""
     kv_dtype: torch.dtype | None = None
     """Of keys and values, if not the dtype."""
+    head_copy_bytes: int = 0
+    """Of the 8-bit copy of the head that drafts, and of a bfloat16 one ids, are found by; none: by
+    the head itself."""
     _tensors: dict[str, Counted] = attrs.field(init=False, repr=False)
 
     @_tensors.default
@@ -83,12 +86,13 @@ class Bounds:
     def draft_bytes(self, context: int) -> int:
         """One pass of one row through the MTP layer and the head."""
         layer = sum(self._read(name, 1) for name in self._tensors if name.startswith(MTP_PREFIX))
-        return layer + self._head.nbytes + self._kv_bytes(context)
+        return layer + (self.head_copy_bytes or self._head.nbytes) + self._kv_bytes(context)
 
     def weight_bytes(self, rows: int) -> int:
         """Of the body and the head; the embedding is looked up, not read."""
-        body = sum(self._read(name, rows) for name in self._body)
-        return body + self._head.nbytes
+        copied = self.head_copy_bytes and self.dtype == torch.bfloat16
+        head = self.head_copy_bytes if copied else self._head.nbytes
+        return sum(self._read(name, rows) for name in self._body) + head
 
     def prompt_flops(self, tokens: int, position: int = 0) -> int:
         """Two for each weight and token, and causal attention: four for each pair and dim."""

@@ -16,6 +16,7 @@ from flashrt.bench.engine.rates import Rates
 from flashrt.engine.assets import find_model
 from flashrt.engine.checkpoint import load_checkpoint, opened
 from flashrt.engine.config import ModelConfig, read_config
+from flashrt.engine.kernels import head_copy_bytes
 from flashrt.engine.placement import Placement, block_tokens
 from flashrt.engine.protocol import Capsule, SamplingParams
 from flashrt.engine.shapes import SHAPES
@@ -73,7 +74,8 @@ class Subject:
 
     def bounds(self, rates: Rates) -> Bounds:
         """For this shape on this machine."""
-        return Bounds(self.config, self.dtype, rates, self.layout, self.kv_dtype)
+        copied = head_copy_bytes(self.config, self.weights, self.clock.device)
+        return Bounds(self.config, self.dtype, rates, self.layout, self.kv_dtype, copied)
 
     def ids(self, count: int) -> tuple[int, ...]:
         """Random ids of the vocabulary."""

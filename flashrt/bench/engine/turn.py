@@ -34,7 +34,9 @@ from flashrt.bench.soak.wire import Fault
 from flashrt.chat.tokenizer import Tokenizer
 from flashrt.demo import DEMO_PATH
 from flashrt.engine.assets import find_model
+from flashrt.engine.kernels import head_copy_bytes
 from flashrt.engine.placement import Placement
+from flashrt.engine.tensor_plan import allocate_all
 from flashrt.errors import CannotServe
 
 SERVER = ("flashrt.bench.engine.serving",)
@@ -107,7 +109,10 @@ def report(options: Options) -> Report:
     if place.device.type == "cuda":
         torch.cuda.empty_cache()  # the server needs the memory
     found = begun("turn", options, place.device, place.dtype, rates)
-    bounds = Bounds(config, place.dtype, rates, layout_of(options))
+    layout = layout_of(options)
+    weights = allocate_all(config, "meta", place.dtype, layout).weights
+    copied = head_copy_bytes(config, weights, place.device)
+    bounds = Bounds(config, place.dtype, rates, layout, head_copy_bytes=copied)
     with tempfile.TemporaryDirectory() as folder:
         log = Path(folder) / "log"
         try:

@@ -19,7 +19,7 @@ from flashrt.engine.kernels.e4m3 import Read, terms_of
 from flashrt.engine.kernels.plain import multiplied
 from flashrt.engine.kernels.streamring import FP8, INT4
 from flashrt.engine.kernels.terms import TOGETHER, Terms, WithTerms, store_terms
-from flashrt.engine.kernels.tiles import BLOCK_STREAM, FUSED_ROWS, BlockFlow, Runs
+from flashrt.engine.kernels.tiles import BLOCK_STREAM, FUSED_ROWS, Runs
 
 Taken = Fp8Blocks | Int4
 
@@ -60,7 +60,7 @@ def silu_mul(x: Tensor | WithTerms, gate_up: Taken) -> WithTerms:
     blocks = width // BLOCK
     _silu_mul[(rows, triton.cdiv(blocks, TOGETHER))](
         parts, y, terms.numbers, terms.scales, rows, blocks, runs.steps, runs.total, runs.count,
-        terms.scales.stride(1), HIGH=runs.high, MOST=runs.most, COUNT=TOGETHER, num_warps=4,
+        terms.scales.stride(1), MOST=runs.most, COUNT=TOGETHER, num_warps=4,
         **FOLLOWING,
     )  # fmt: skip
     return WithTerms(y, terms)
@@ -68,12 +68,12 @@ def silu_mul(x: Tensor | WithTerms, gate_up: Taken) -> WithTerms:
 
 @triton.jit
 def _whole(
-    PARTS, m, block, live, rows, BLOCKS, STEPS, TOTAL, RUNS, HIGH: tl.constexpr,
-    MOST: tl.constexpr, COUNT: tl.constexpr,
+    PARTS, m, block, live, rows, BLOCKS, STEPS, TOTAL, RUNS, MOST: tl.constexpr,
+    COUNT: tl.constexpr,
 ):  # fmt: skip
     """The sums [COUNT, BLOCK] of some blocks of row m: their parts in order, `Runs.parts` of
     them."""
-    first = block // HIGH * STEPS
+    first = block * STEPS
     parts = ((first + STEPS) * RUNS - 1) // TOTAL - ((first + 1) * RUNS - 1) // TOTAL + 1
     at = (m * BLOCKS + block)[:, None] * _BLOCK + tl.arange(0, _BLOCK)[None, :]
     total = tl.load(PARTS + at, mask=live[:, None], other=0.0)
@@ -85,20 +85,16 @@ def _whole(
 
 @triton.jit(do_not_specialize=["rows"])
 def _silu_mul(
-    PARTS, Y, TERMS, SCALES, rows, BLOCKS, STEPS, TOTAL, RUNS, STRIDE, HIGH: tl.constexpr,
-    MOST: tl.constexpr, COUNT: tl.constexpr,
+    PARTS, Y, TERMS, SCALES, rows, BLOCKS, STEPS, TOTAL, RUNS, STRIDE, MOST: tl.constexpr,
+    COUNT: tl.constexpr,
 ):  # fmt: skip
     """Some blocks of one row; PARTS [MOST, M, 2 * BLOCKS blocks], gates first."""
     follow()
     m = tl.program_id(0)
     block = tl.program_id(1) * COUNT + tl.arange(0, COUNT)
     live = block < BLOCKS
-    gate = _whole(
-        PARTS, m, block, live, rows, 2 * BLOCKS, STEPS, TOTAL, RUNS, HIGH, MOST, COUNT
-    )  # fmt: skip
-    up = _whole(
-        PARTS, m, block + BLOCKS, live, rows, 2 * BLOCKS, STEPS, TOTAL, RUNS, HIGH, MOST, COUNT
-    )  # fmt: skip
+    gate = _whole(PARTS, m, block, live, rows, 2 * BLOCKS, STEPS, TOTAL, RUNS, MOST, COUNT)
+    up = _whole(PARTS, m, block + BLOCKS, live, rows, 2 * BLOCKS, STEPS, TOTAL, RUNS, MOST, COUNT)
     y = (gate * tl.sigmoid(gate) * up).to(tl.bfloat16)
     at = (m * BLOCKS + block)[:, None] * _BLOCK + tl.arange(0, _BLOCK)[None, :]
     tl.store(Y + at, y, mask=live[:, None])
@@ -116,31 +112,32 @@ def _fill(x: Tensor | WithTerms, form: Taken, y: Tensor, runs: Runs) -> None:
     """Fill y [parts, M, N], or [M, N] of one part."""
     name, rows = type(form).__name__, len(multiplied(x))
     terms, read = terms_of(x), Read.of(form)
-    columns, flow = _flow(name, runs.high, rows)
-    half = isinstance(form, Int4) and form.scale.dtype == torch.float16
+    columns, stages = _flow(name, rows)
+    packed = isinstance(form, Int4)
+    half = packed and form.scale.dtype == torch.float16
+    scale = _described(read.scale, [1, BLOCK], swizzle=0) if packed else read.scale
     block_stream[(triton.cdiv(rows, columns), runs.count)](
-        _described(read.weight, [runs.high * BLOCK, BLOCK]),
+        _described(read.weight, [BLOCK, BLOCK]),
         _described(terms.numbers, [2, columns, BLOCK]),
-        _described(terms.scales.view(-1), [columns]), read.scale, y, rows, len(form.weight),
+        _described(terms.scales.view(-1), [columns], swizzle=0), scale, y, rows, len(form.weight),
         runs.steps, read.step, terms.scales.stride(1), y.stride(-2), FORM=_KINDS[name], HALF=half,
-        SHARE=read.share, SUBS=runs.high, COLUMNS=columns, STAGES=flow.stages, AHEAD=flow.ahead,
-        num_warps=WARPS.value, launch_pdl=True,
+        SHARE=read.share, COLUMNS=columns, STAGES=stages,
+        KEPT=triton.next_power_of_2(runs.longest), num_warps=WARPS.value,
+        launch_pdl=True,
     )  # fmt: skip
 
 
-def _flow(name: str, high: int, rows: int) -> tuple[int, BlockFlow]:
-    """Columns of a program and how it is run."""
-    flows = BLOCK_STREAM[name][high]
+def _flow(name: str, rows: int) -> tuple[int, int]:
+    """Columns of a program, and pieces under way."""
+    flows = BLOCK_STREAM[name]
     columns = next((most for most in flows if rows <= most), max(flows))
     return columns, flows[columns]
 
 
-def _described(tensor: Tensor, box: list[int]) -> TensorDescriptor:
-    """For the copy engine: rows of 128 bytes, or a line of numbers."""
+def _described(tensor: Tensor, box: list[int], swizzle: int = BLOCK) -> TensorDescriptor:
+    """For the copy engine: rows of 128 bytes, or with no swizzle a line of numbers."""
     bits = 8 * tensor.element_size()
-    layout = gl.NVMMASharedLayout(
-        swizzle_byte_width=BLOCK if len(box) > 1 else 0, element_bitwidth=bits, rank=len(box)
-    )
+    layout = gl.NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=bits, rank=len(box))
     return TensorDescriptor.from_tensor(tensor, box, layout)
 
 

@@ -68,6 +68,19 @@ def test_a_short_prompt_is_bound_by_reading_and_a_long_one_by_products():
     assert bounds.prompt_ms(30_000) == pytest.approx(bounds.prompt_flops(30_000) / 1e9)
 
 
+def test_a_copy_of_the_head_is_read_instead():
+    """By drafts, and by steps of a bfloat16 head; those of another read all of it."""
+    size = 1000
+    copied = attrs.evolve(LARGE, head_copy_bytes=size)
+    head = 248320 * 5120 * 2
+
+    assert LARGE.step_bytes(1, 0) - copied.step_bytes(1, 0) == head - size
+    assert LARGE.draft_bytes(0) - copied.draft_bytes(0) == head - size
+    wide = attrs.evolve(TINY, head_copy_bytes=size)
+    assert wide.step_bytes(1, 0) == TINY.step_bytes(1, 0)
+    assert wide.draft_bytes(0) < TINY.draft_bytes(0)
+
+
 def test_tied_embeddings_are_read_as_the_head():
     """The table is looked up, but the head is read whole."""
     tied = Bounds(attrs.evolve(SHAPES["tiny"], tied_embeddings=True), torch.float32, RATES)
