@@ -243,7 +243,7 @@ class Ring:
 
 @gluon.jit
 def weights_arrive(ring):
-    """All that a warp does: let weights arrive, from the first launch on."""
+    """All that a warp does: let weights arrive, which wait for nothing but room."""
     stage = 0
     parity = 1
     at = ring.fill((stage, parity), 0, ring.KB0, 0)
