@@ -77,20 +77,36 @@ class Turn:
         return own_seconds([*self.steps], self.heard.sent_at, self.heard.first_token_at) * 1e3
 
     @property
+    def _later(self) -> tuple[Span, ...]:
+        """Steps behind the first piece; those that save the turn come behind its end."""
+        start, end = self.heard.first_token_at, self.heard.at[-1]
+        return tuple(step for step in self.steps if start < step.end <= end)
+
+    @property
     def later_ms(self) -> float:
-        """From then on."""
-        return self.ms - self.first_ms
+        """From there to the end of the last step."""
+        return (self._last_step_at - self.heard.first_token_at) * 1e3
 
     @property
     def later_engine_ms(self) -> float:
-        """In which a step ran from then on."""
-        return self.engine_ms - self.first_engine_ms
+        """In which a step ran meanwhile."""
+        start = self.heard.first_token_at
+        return own_seconds([*self._later], start, self._last_step_at) * 1e3
 
     @property
     def later_tokens(self) -> float:
         """Tokens behind the first piece: before it stand those that say that it is a call."""
-        later = sum(step.end > self.heard.first_token_at for step in self.steps)
-        return later * self.answer.completion_tokens / self.answer.record["decode_steps"]
+        record = self.answer.record
+        return len(self._later) * self.answer.completion_tokens / record["decode_steps"]
+
+    @property
+    def end_ms(self) -> float:
+        """From the end of the last step to the call complete: the server's alone."""
+        return (self.heard.at[-1] - self._last_step_at) * 1e3
+
+    @property
+    def _last_step_at(self) -> float:
+        return max(step.end for step in self._later)
 
     def bound_ms(self, bounds: Bounds) -> float:
         """The new tokens, then every step of one row."""
@@ -202,4 +218,5 @@ def _shares(turns: list[Turn]) -> dict[str, list[float]]:
         "further token, the server's share": [
             (turn.later_ms - turn.later_engine_ms) / turn.later_tokens for turn in turns
         ],
+        "behind the last step": [turn.end_ms for turn in turns],
     }

@@ -207,7 +207,7 @@ def median_ms(body: Callable[[], Tensor], replays: int = 15) -> float:
 @torch.inference_mode()
 def measure(model: Model, rows: int, context: int, bandwidth: float) -> Iterator[Figure]:
     """Parts of a step of `rows` rows behind `context` tokens, launch by launch; then a whole one,
-    as it is served."""
+    its layers as they are served, with all scores."""
     step = RowsStep.of(model)
     step.place([i % model.config.vocab_size for i in range(rows)], context, context // 64)
 
