@@ -92,19 +92,22 @@ class AdaptiveDrafts:
         if takes_likeliest(self.params):
             ids = self.live.draft(journal[-1], count, likeliest)
             return _until_stop(ids, self.params.stop_ids, self.sampler.sampleable)
-        ahead, known = list(journal), len(journal)
+        known = len(journal)
 
         def choose(logits: Tensor, drafted: Sequence[int]) -> int:
-            ahead[known:] = drafted
+            journal[known:] = drafted  # no copy: it may be long, and this is done in every step
             try:
-                id_ = self.sampler.choose(logits, self.params, journal=ahead, allowed=None)
+                id_ = self.sampler.choose(logits, self.params, journal=journal, allowed=None)
             except (EngineMisuse, NoFiniteLogits) as error:
                 raise StopIteration from error
             if id_ in self.params.stop_ids:
                 raise StopIteration
             return id_
 
-        return self.live.draft(journal[-1], count, choose)
+        try:
+            return self.live.draft(journal[-1], count, choose)
+        finally:
+            del journal[known:]
 
 
 def drafts_for(

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from flashrt.engine.drafting.depth import LOOKUP, Choice, DraftDepth
+from flashrt.engine.drafting.depth import LOOKUP, MTP, Choice, DraftDepth
 from flashrt.engine.drafting.lookup import PromptLookup
 from flashrt.engine.protocol import Capsule, DecodeChunk, EngineMisuse, SamplingParams
 from flashrt.engine.sampler import NoFiniteLogits, Sampler
@@ -286,3 +286,23 @@ def test_lookup_is_judged_by_steps_in_which_it_did_not_draft(right):
     fresh = DraftDepth(8, COSTS["cpu"], drafters=(LOOKUP,)).next(26).count
 
     assert deep > fresh if right else deep <= fresh
+
+
+@pytest.mark.parametrize("stops", [False, True], ids=["to its end", "at a stop id"])
+def test_what_is_drafted_leaves_the_journal_as_it_was(stops):
+    """Sampled drafts see each other behind it; their rows are still to be verified."""
+    engine = started()
+    chunks_of(engine, 3, SEEDED)
+    depth = DraftDepth(4, COSTS["cpu"], drafters=(MTP,), exact=4)
+
+    def drafted(params: SamplingParams) -> tuple[int, ...]:
+        journal = list(engine.journal)
+        drafts = AdaptiveDrafts(engine._live, Sampler(61), PromptLookup(), depth, params)
+        found = drafts.propose(journal, 63).ids
+        assert journal == list(engine.journal)
+        return found
+
+    whole = drafted(attrs.evolve(SEEDED, stop_ids=frozenset()))
+    assert len(whole) == 4
+    if stops:
+        assert drafted(attrs.evolve(SEEDED, stop_ids=frozenset(whole[2:3]))) == whole[:2]
