@@ -221,11 +221,12 @@ def measure(model: Model, rows: int, context: int, bandwidth: float) -> Iterator
     yield figure("attention", kv, attentions(step, rows))
     yield figure("norms", 0, norms(step, rows))
 
-    def whole() -> Tensor:
-        hidden = step.run(rows, keys=model.buffers.kv.shape[3])
-        return step.logits(hidden).argmax(-1)
+    def layers() -> Tensor:
+        return step.run(rows, keys=model.buffers.kv.shape[3])
 
-    yield figure("whole step", weights + state + kv, whole)
+    head = model.weights.lm_head.nbytes
+    yield figure("all layers", weights - head + state + kv, layers)
+    yield figure("whole step", weights + state + kv, lambda: step.logits(layers()).argmax(-1))
 
 
 Body = Callable[[], Tensor]

@@ -20,7 +20,7 @@ def test_a_report_has_every_part_of_every_step(shape: str, capsys: pytest.Captur
     report = trial.report(shape, rows=[1, 4], contexts=[512])
 
     assert report is not None
-    assert len(report["figures"]) == 2 * 5
+    assert len(report["figures"]) == 2 * 6
     assert all(figure["ms"] > figure["bound_ms"] for figure in report["figures"])
     assert "whole step" in capsys.readouterr().out
 
