@@ -33,7 +33,7 @@ from flashrt.engine.kernels.streamring import BLOCK, BOX_BYTES, FP8, INT4, ahead
 WARPS = gl.constexpr(4)
 """Of each of the two groups that multiply."""
 
-HIGH_HALF = gl.constexpr(64)
+GROUP_ROWS = gl.constexpr(64)
 """Rows of a tile that a group has."""
 
 GROUP_REGISTERS, COPYING_REGISTERS = gl.constexpr(240), gl.constexpr(24)
@@ -179,12 +179,12 @@ def _arrive(feed):
 @gluon.jit
 def _sums(feed, stage, held, piece: gl.constexpr, group: gl.constexpr):
     """Of one piece and a group's rows, under way."""
-    w = feed.weights.index(held).slice(group * HIGH_HALF, HIGH_HALF)
+    w = feed.weights.index(held).slice(group * GROUP_ROWS, GROUP_ROWS)
     if feed.FORM == INT4:
         w = halves(w.load(gl.DotOperandLayout(0, feed.ACC, 4)), piece == 1)
     low = feed.places.index(2 * stage + 1).permute((1, 0))
     high = feed.places.index(2 * stage).permute((1, 0))
-    d = gl.zeros([HIGH_HALF, feed.COLUMNS], gl.float32, feed.ACC)
+    d = gl.zeros([GROUP_ROWS, feed.COLUMNS], gl.float32, feed.ACC)
     d = warpgroup_mma(w, low, d, use_acc=False, is_async=True)
     return warpgroup_mma(w, high, d, is_async=True)
 
@@ -209,7 +209,7 @@ def _scale(feed, j, stage, group: gl.constexpr):
         scale = singles.index(j).load(gl.SliceLayout(0, feed.ACC))
     else:
         line = feed.weight_scales.index(stage).reshape([BLOCK])
-        scale = line.slice(group * HIGH_HALF, HIGH_HALF).load(gl.SliceLayout(1, feed.ACC))
+        scale = line.slice(group * GROUP_ROWS, GROUP_ROWS).load(gl.SliceLayout(1, feed.ACC))
     return scale
 
 
@@ -237,8 +237,8 @@ def _put(feed, total, tile, group: gl.constexpr):
     earliest = ((tile * feed.KB + 1) * gl.num_programs(1) - 1) // steps
     part = gl.program_id(1) - earliest
     m = feed.start + gl.arange(0, feed.COLUMNS, layout=gl.SliceLayout(0, feed.ACC))
-    r = gl.arange(0, HIGH_HALF, layout=gl.SliceLayout(1, feed.ACC))
-    n = tile * BLOCK + group * HIGH_HALF + r
+    r = gl.arange(0, GROUP_ROWS, layout=gl.SliceLayout(1, feed.ACC))
+    n = tile * BLOCK + group * GROUP_ROWS + r
     at = (part * feed.rows + m)[None, :] * feed.STRIDE + n[:, None]
     live = (m < feed.rows)[None, :] & (n < feed.N)[:, None]
     gl.store(feed.Y + at, total.to(feed.Y.dtype.element_ty), mask=live)
@@ -248,7 +248,7 @@ def _put(feed, total, tile, group: gl.constexpr):
 def _multiply(feed, group: gl.constexpr):
     """All that a group does."""
     gdc_wait()
-    total = gl.zeros([HIGH_HALF, feed.COLUMNS], gl.float32, feed.ACC)
+    total = gl.zeros([GROUP_ROWS, feed.COLUMNS], gl.float32, feed.ACC)
     stage = 0
     parity = 0
     tile = feed.first // feed.KB
@@ -268,18 +268,20 @@ def _multiply(feed, group: gl.constexpr):
             if j == feed.count - 1:
                 gdc_launch_dependents()
             _put(feed, total, tile, group)
-            total = gl.zeros([HIGH_HALF, feed.COLUMNS], gl.float32, feed.ACC)
+            total = gl.zeros([GROUP_ROWS, feed.COLUMNS], gl.float32, feed.ACC)
         tile = gl.where(ends, tile + 1, tile)
         k = gl.where(ends, 0, k + 1)
 
 
 @gluon.jit
 def _multiply_lower(feed):
+    """The first rows of each tile."""
     _multiply(feed, 0)
 
 
 @gluon.jit
 def _multiply_upper(feed):
+    """The others."""
     _multiply(feed, 1)
 
 
