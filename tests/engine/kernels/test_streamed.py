@@ -2,7 +2,7 @@
 
 import itertools
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import attrs
 import pytest
@@ -14,12 +14,14 @@ from flashrt.engine.buffers import Buffers
 from flashrt.engine.kernels.streams import can_stream, first_of, out_of
 from flashrt.engine.matrix import Packed
 from flashrt.engine.model import Layer, Model
-from flashrt.engine.shapes import TINY, TINY_MIXTURE
+from flashrt.engine.shapes import DENSE, PATTERN, TINY, TINY_MIXTURE
 from tests.engine.kernels.compare import CUDA, distance, noise
 
+from flashrt.engine.kernels.graphs import Graph, capturing  # isort: skip
 from flashrt.engine.kernels.linear import rows_linear, rows_linear_parts, takes_terms  # isort: skip
 from flashrt.engine.kernels.norm import add_half_norm  # isort: skip
 from flashrt.engine.kernels.ffn import rows_ffn  # isort: skip
+from flashrt.engine.kernels.step import RowsStep  # isort: skip
 from flashrt.engine.kernels.streamed import Streams, check_fits  # isort: skip
 from flashrt.engine.kernels.streamrows import EMPTY  # isort: skip
 
@@ -188,6 +190,28 @@ def test_runs_in_a_graph_are_the_same():
         left.copy_(x)
         graph.replay()
         assert torch.equal(left, wanted)
+
+
+@torch.inference_mode()
+@FORMATS
+def test_steps_of_a_large_shape_end_and_repeat_themselves(number_format: str | None):
+    """Behind the small kernels of a mixer, which leave a processor one by one: for rows with which
+    there are few and many of those."""
+    config = attrs.evolve(DENSE, mtp_layers=0, vocab_size=8192, layer_types=PATTERN)
+    weights = random_model(config, CUDA, torch.bfloat16, number_format=number_format).weights
+    buffers = Buffers.allocate(config, 4096, CUDA, torch.bfloat16)
+    buffers.clear_start()
+    step = RowsStep.of(Model(config, weights, buffers))
+
+    for rows in (1, 8, 16, 64):
+        with capturing() as pool:
+            graph = Graph.capture(partial(step.pieces, rows, 4096), pool)
+        step.place([1] * rows, 512, 8)
+        wanted = graph.replay().clone()
+        for _ in range(30):
+            left = graph.replay()
+        assert torch.equal(left, wanted), rows
+        assert bool(left.isfinite().all())
 
 
 Spoil = Callable[[Layer], Layer]
