@@ -83,6 +83,13 @@ async def queued(server, count):
         pass
 
 
+async def taken_up(server):
+    """The engine works on a request: an answer's head says no more than that one is rendered, and
+    the next may overtake it."""
+    while (await server.http.get("/health")).json()["running"] is None:
+        pass
+
+
 async def leaving(server):
     """The running request's client is known to be gone."""
     while not (await server.http.get("/health")).json()["running"]["leaving"]:
@@ -104,6 +111,7 @@ async def test_every_ending_is_in_every_view_once(tmp_path):
         await running.send_all(post(chat_body("b", stream=True)))
         gate.allow(1)
         await read_until(running, b"200")
+        await taken_up(server)
         await waiting.send_all(post(chat_body("c")))
         await queued(server, 1)
         full = await server.http.post(CHAT, json=chat_body("d"))
