@@ -26,6 +26,9 @@ WITHIN_S = 120
 CONTROL = re.compile(r"</?(?:think|tool_call|tool_response)>|<\|\w+\|>")
 """How control tokens are spelt where a reader takes them for text."""
 
+CUT = re.compile(r"<(?:/?\w*|\|\w*\|?)$")
+"""How one ends in which a stop string was found."""
+
 
 @attrs.frozen
 class Cold:
@@ -80,7 +83,7 @@ class Reference:
             return None
         for name in ("reasoning_content", "content"):
             text = (one.answer.message.get(name) or "").strip("\ufffd")
-            if not all(part in cold.text for part in CONTROL.split(text)):
+            if not all(part in cold.text for part in CONTROL.split(CUT.sub("", text))):
                 return f"{name} {text!r} is not in the text of its ids: {cold.text!r}"
         return None
 

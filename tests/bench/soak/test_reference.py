@@ -71,3 +71,13 @@ async def test_words_that_are_not_in_the_ids_are_wrong(asked):
         words = await reference.compare(compared(attrs.evolve(answer, message=message)))
         assert words is not None
         assert words.startswith(name)
+
+
+@pytest.mark.parametrize("said", ["<tool_call>", "<tool_c", "</thi", "<|im_", "<|im_end|", "<"])
+async def test_control_tokens_are_no_words(asked, said):
+    """Whole, or as far as a stop string inside of one left them; before one nothing is excused."""
+    reference, answer = asked
+    spelt = attrs.evolve(answer, message={"role": "assistant", "content": said})
+    assert await reference.compare(compared(spelt)) is None
+    made_up = attrs.evolve(answer, message={"role": "assistant", "content": f"never said {said}"})
+    assert await reference.compare(compared(made_up)) is not None
