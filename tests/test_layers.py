@@ -101,6 +101,7 @@ UNTESTED = {
     "flashrt.bench.overhead.neighbours": "tests/bench/overhead/test_streams.py",
     "flashrt.bench.overhead.paced": "tests/bench/overhead/test_streams.py",
     "flashrt.engine.kernels.blockstream": "tests/engine/kernels/test_blockstreamed.py",
+    "flashrt.engine.kernels.described": "tests/engine/kernels/test_streamed.py",
     "flashrt.engine.kernels.stream": "tests/engine/kernels/test_streamed.py",
     "flashrt.engine.kernels.streamring": "tests/engine/kernels/test_streamed.py",
     "flashrt.engine.kernels.streamrows": "tests/engine/kernels/test_streamed.py",

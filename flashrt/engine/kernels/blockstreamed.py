@@ -9,12 +9,11 @@ import torch
 import triton
 import triton.language as tl
 from torch import Tensor
-from triton.experimental.gluon import language as gl
-from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from flashrt.engine.forms import BLOCK, SPAN, Form, Fp8Blocks, Int4
 from flashrt.engine.kernels.blockstream import WARPS, block_stream
 from flashrt.engine.kernels.chain import FOLLOWING, follow
+from flashrt.engine.kernels.described import described, described_numbers
 from flashrt.engine.kernels.e4m3 import Read, terms_of
 from flashrt.engine.kernels.plain import multiplied
 from flashrt.engine.kernels.streamring import FP8, INT4
@@ -115,11 +114,11 @@ def _fill(x: Tensor | WithTerms, form: Taken, y: Tensor, runs: Runs) -> None:
     columns, stages = _flow(name, rows)
     packed = isinstance(form, Int4)
     half = packed and form.scale.dtype == torch.float16
-    scale = _described(read.scale, [1, BLOCK], swizzle=0) if packed else read.scale
+    scale = described_numbers(read.scale, 1, BLOCK) if packed else read.scale
     block_stream[(triton.cdiv(rows, columns), runs.count)](
-        _described(read.weight, [BLOCK, BLOCK]),
-        _described(terms.numbers, [2, columns, BLOCK]),
-        _described(terms.scales.view(-1), [columns], swizzle=0), scale, y, rows, len(form.weight),
+        described(read.weight, BLOCK),
+        described(terms.numbers, 2, columns),
+        described_numbers(terms.scales.view(-1), columns), scale, y, rows, len(form.weight),
         runs.steps, read.step, terms.scales.stride(1), y.stride(-2), FORM=_KINDS[name], HALF=half,
         SHARE=read.share, COLUMNS=columns, STAGES=stages,
         KEPT=triton.next_power_of_2(runs.longest), num_warps=WARPS.value,
@@ -132,13 +131,6 @@ def _flow(name: str, rows: int) -> tuple[int, int]:
     flows = BLOCK_STREAM[name]
     columns = next((most for most in flows if rows <= most), max(flows))
     return columns, flows[columns]
-
-
-def _described(tensor: Tensor, box: list[int], swizzle: int = BLOCK) -> TensorDescriptor:
-    """For the copy engine: rows of 128 bytes, or with no swizzle a line of numbers."""
-    bits = 8 * tensor.element_size()
-    layout = gl.NVMMASharedLayout(swizzle_byte_width=swizzle, element_bitwidth=bits, rank=len(box))
-    return TensorDescriptor.from_tensor(tensor, box, layout)
 
 
 def _steps(form: Taken) -> int:

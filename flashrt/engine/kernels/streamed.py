@@ -11,16 +11,15 @@ from typing import Any
 import attrs
 import torch
 from torch import Tensor
-from triton.experimental.gluon import language as gl
 from triton.experimental.gluon.nvidia.hopper import TensorDescriptor
 
 from flashrt.engine.forms import BLOCK, SPAN, Fp8Blocks, Int4
+from flashrt.engine.kernels.described import described, described_numbers
 from flashrt.engine.kernels.e4m3 import Read, terms_of
 from flashrt.engine.kernels.plain import ROWS_MAX, Rows, multiplied
 from flashrt.engine.kernels.stream import stream
 from flashrt.engine.kernels.streamring import (
     BF16,
-    BOX_BYTES,
     FP8,
     INT4,
     scale_columns,
@@ -62,28 +61,13 @@ class _Matrix:
     @classmethod
     def of(cls, part: Part, tile: StreamTile) -> "_Matrix":
         if isinstance(part, Tensor):
-            return cls(_described(part, tile.rows), part, 0, 1)
+            return cls(described(part, tile.rows), part, 0, 1)
         assert isinstance(part, Fp8Blocks | Int4)
         read = Read.of(part)
         scale = (
-            _described_numbers(read.scale, 1, tile.rows) if isinstance(part, Int4) else read.scale
+            described_numbers(read.scale, 1, tile.rows) if isinstance(part, Int4) else read.scale
         )
-        return cls(_described(read.weight, tile.rows), scale, read.step, read.share)
-
-
-def _described(tensor: Tensor, *box: int) -> TensorDescriptor:
-    """[..., K] in boxes of so many rows, 128 bytes of each."""
-    size = tensor.element_size()
-    layout = gl.NVMMASharedLayout(
-        swizzle_byte_width=BOX_BYTES.value, element_bitwidth=8 * size, rank=tensor.dim()
-    )
-    return TensorDescriptor.from_tensor(tensor, [*box, BOX_BYTES.value // size], layout)
-
-
-def _described_numbers(tensor: Tensor, *box: int) -> TensorDescriptor:
-    """Numbers of 32 bits [N, M] in boxes, as they lie."""
-    layout = gl.NVMMASharedLayout(swizzle_byte_width=0, element_bitwidth=32, rank=2)
-    return TensorDescriptor.from_tensor(tensor, [*box], layout)
+        return cls(described(read.weight, tile.rows), scale, read.step, read.share)
 
 
 @attrs.frozen(eq=False)
@@ -162,7 +146,7 @@ class Streamed:
         arguments = (
             *(matrix.descriptor for matrix in self.matrices),
             *(matrix.scale for matrix in self.matrices),
-            *(_described(one.view(-1, rows, one.shape[-1]), self._terms, columns) for one in met),
+            *(described(one.view(-1, rows, one.shape[-1]), self._terms, columns) for one in met),
             *(self._described_scales(one, columns) for one in scales), self.tail, x,
             self.post_scale, self.next_scale, sums.parts, sums.wide, *middle, squares[0], *inner,
             *last, squares[1], result if self.projected else x, counters, rows, stride,
@@ -183,7 +167,7 @@ class Streamed:
         if self.kind == BF16.value:
             return scales
         blocks = sorts_of(self.kind)
-        return _described_numbers(scales.flatten(0, 1), blocks, scale_columns(columns))
+        return described_numbers(scales.flatten(0, 1), blocks, scale_columns(columns))
 
     def _product_rows(self, x: Tensor, n: int) -> tuple[Tensor, Tensor, Tensor]:
         """Room for what a product of n columns reads: rows, their terms, and scales."""

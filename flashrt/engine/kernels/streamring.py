@@ -12,14 +12,14 @@ from triton.language.core import _aggregate as aggregate
 from triton.language.extra.cuda import gdc_wait
 
 from flashrt.engine.forms import BLOCK as _BLOCK
+from flashrt.engine.kernels.described import ROW_BYTES
 
 BF16, FP8, INT4 = gl.constexpr(0), gl.constexpr(1), gl.constexpr(2)
 """How the weights lie: plain, FP8 blocks, int4 that lies wide."""
 
 BLOCK = gl.constexpr(_BLOCK)
 
-BOX_BYTES = gl.constexpr(128)
-"""Of a row, in one copy: what shared memory takes in one piece."""
+BOX_BYTES = gl.constexpr(ROW_BYTES)
 
 _COUNT = gl.constexpr("""
 {
